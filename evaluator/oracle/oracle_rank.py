@@ -76,7 +76,7 @@ class Opened:
         """Bytes of room for the outputs of `call`: no more than that, as every byte is poisoned, copied and sampled."""
         if self.problem.lengths_vary and not _is_alone(call):
             return self.usual_bytes
-        return min(self.output_bytes, 2 * OUTPUT_HEADER_BYTES + _room_of(self.problem, self.examiner, call))
+        return min(self.output_bytes, _room_of(self.problem, self.examiner, call))
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -345,14 +345,13 @@ def _end_of(header: list[dict[str, Any]]) -> int:
 def output_rooms(problem: Problem, examiner: Examiner, call: Call, size: str) -> tuple[int, int]:
     """Bytes of room for a rank's outputs in any call at `size`, and in any but those of regimes that stand alone.
 
-    They come from `call`, and from what regimes make of it.
-    Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
-    of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
-    because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
-    its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
+    They come from `call`, and from what regimes make of it. Outputs of another shape or dtype may not fit; their
+    description refuses them. Where input values decide the length of an output, another call may expect many times more
+    (15 times was seen). The sum over all ranks hardly varies, because ranks exchange it. The room is for the whole sum,
+    or for four times a rank's part, and at least for twice its own.
     """
     calls = _with_regimes(problem, call, size)
-    rooms = [2 * OUTPUT_HEADER_BYTES + _room_of(problem, examiner, each) for each in calls]
+    rooms = [_room_of(problem, examiner, each) for each in calls]
     return max(rooms), max(room for room, each in zip(rooms, calls, strict=True) if not _is_alone(each))
 
 
@@ -363,12 +362,12 @@ def _is_alone(call: Call) -> bool:
 def _room_of(problem: Problem, examiner: Examiner, call: Call) -> int:
     room = _expected_bytes(problem, examiner, call)
     if not problem.lengths_vary:
-        return room
+        return 2 * OUTPUT_HEADER_BYTES + room
     ranks = range(call.world_size)
     together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
     # In a regime one rank may get everything.
     part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
-    return max(2 * room, align(math.ceil(together * part * _SPARE)))
+    return 2 * OUTPUT_HEADER_BYTES + max(2 * room, align(math.ceil(together * part * _SPARE)))
 
 
 def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:

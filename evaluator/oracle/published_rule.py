@@ -20,7 +20,7 @@ _CHUNK_ELEMENTS = 1 << 24
 
 
 def outputs_of(header: Sequence[dict[str, Any]], area: Area, *, device: torch.device) -> list[Tensor | str]:
-    """What a rank returned: tensors, and in words what is none or is too long to be one."""
+    """What a rank returned: tensors, and in words what is none or had no room."""
     return [_output(entry, area, device=device) for entry in header]
 
 

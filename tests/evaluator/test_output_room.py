@@ -10,11 +10,12 @@ from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import align
 from evaluator.host.measure import covering
 from evaluator.oracle.call_memory import input_room
-from evaluator.oracle.oracle_rank import in_regime, output_rooms
+from evaluator.oracle.oracle_rank import Opened, in_regime, output_rooms
 from evaluator.oracle.verify import Examiner
 from problems import registry
+from problems.harness.implementation import load
 from problems.inputs.values import Call
-from problems.spec.schema import ALL_OTHERS, SizeName
+from problems.spec.schema import Problem, SizeName
 
 WORLD_SIZE = 4
 CALLS = 6
@@ -46,12 +47,10 @@ def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
     assert min(usual for _, usual in rooms) > max(expected) + 64 * 1024
 
 
-@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems() if problem.lengths_vary])
-def test_what_any_drawn_call_owes_has_room(slug):
-    """In some problems regimes that change no length of an output by its symbols change how much a rank gets."""
-    problem, random = registry.get(slug), Random(slug)
+def opened_size(problem: Problem) -> Opened:
+    """The problem at its smallest size, as rank 0 of an oracle group has it open."""
     examiner = Examiner(problem)
-    usual = Call(
+    template = Call(
         key=bytes(32),
         index=0,
         rank=0,
@@ -60,12 +59,39 @@ def test_what_any_drawn_call_owes_has_room(slug):
         dtype=torch.bfloat16,
         device=torch.device("cpu"),
     )
-    rooms = output_rooms(problem, examiner, usual, SizeName.TINY)
+    longest, usual = output_rooms(problem, examiner, template, SizeName.TINY)
+    return Opened(
+        problem=problem,
+        examiner=examiner,
+        template=template,
+        make_inputs=load(problem.slug).make_inputs,
+        output_bytes=longest,
+        usual_bytes=usual,
+    )
+
+
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems() if problem.lengths_vary])
+def test_what_any_drawn_call_owes_has_room(slug):
+    """In some problems regimes that change no length of an output by its symbols change how much a rank gets."""
+    problem, random = registry.get(slug), Random(slug)
+    opened = opened_size(problem)
     drawn = covering.covering(problem.regimes_at(SizeName.TINY, WORLD_SIZE), DRAWN, random)
     for index, call in enumerate(covering.joined(parts).drawn(random) for parts in drawn):
-        owed = examiner.expected(replace(in_regime(usual, call), index=1 + index))
-        room = rooms[ALL_OTHERS not in call.apart]
-        assert sum(align(tensor.nbytes) for tensor in owed) <= room - 2 * OUTPUT_HEADER_BYTES, call.name
+        made = replace(in_regime(opened.template, call), index=1 + index)
+        owed = sum(align(tensor.nbytes) for tensor in opened.examiner.expected(made))
+        assert owed <= opened.room(made) - 2 * OUTPUT_HEADER_BYTES, call.name
+
+
+@pytest.mark.parametrize(
+    ("slug", "regime"),
+    [("sam3_allgather_iou_suppression", "reached_threshold"), ("moe_pre_all2all", "many_tokens")],
+)
+def test_a_regime_that_stands_alone_makes_only_its_own_calls_long(slug, regime):
+    """Every byte of room costs each call of a check on CPU ranks."""
+    problem = registry.get(slug)
+    opened = opened_size(problem)
+    longest = in_regime(opened.template, problem.regime(regime).largest())
+    assert 4 * opened.room(opened.template) < opened.room(longest) <= opened.output_bytes
 
 
 def test_inputs_have_room_to_spare_only_where_their_length_has_changed():

@@ -123,24 +123,23 @@ def with_own_softmax(
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
-def sixteen_heads(
-    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+def with_the_first(
+    hidden_states: Tensor,
+    w_qkv: Tensor,
+    w_o: Tensor,
+    group: None,
+    num_heads: int,
+    causal: bool,
+    *,
+    heads: int | None = None,
+    channels: int = 256,
 ) -> Tensor:
-    """Scores of no more than the first 16 heads that meet."""
+    """Scores of no more than the first `heads` that meet, and of the first `channels` of a head."""
     del group
     q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
-    mixed = _scores(q, k, causal=causal)[..., :16].softmax(dim=-1) @ v[..., :16, :]
+    q[..., channels:] = 0.0
+    mixed = _scores(q, k, causal=causal)[..., :heads].softmax(dim=-1) @ v[..., :heads, :]
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
-
-
-def first_128_channels(
-    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
-) -> Tensor:
-    """Scores of no more than the first 128 channels of a head."""
-    del group
-    q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
-    q[..., 128:] = 0.0
-    return (_attend(q, k, v, causal=causal).flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
 def in_tiles(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
@@ -157,8 +156,8 @@ MUTANTS = {
     "unscaled": unscaled,
 }
 NARROW = {
-    "many_heads": sixteen_heads,
-    "few_heads": first_128_channels,
+    "many_heads": partial(with_the_first, heads=16),
+    "few_heads": partial(with_the_first, channels=128),
     "copied_values": queries_of_unit_length,
     "few_positions": in_tiles,
     "large_scores": with_own_softmax,

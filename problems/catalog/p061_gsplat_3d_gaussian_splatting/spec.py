@@ -185,7 +185,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="large_gaussians",
-            words="some Gaussians are balls as wide as 10 to 40,000 pixels, and up to four times as far away",
+            words="some Gaussians are balls as wide as 10 to 40,000 pixels at the usual distance, and up to four times "
+            "as far away",
             settings={"some": "large"},
         ),
         Regime(

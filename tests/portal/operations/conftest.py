@@ -79,8 +79,11 @@ def monitored_site(directory: Path) -> Iterator[Site]:
     """A site of one node that has judged one submission."""
     names = ("web", "dispatcher", "alpha")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    environment = {"PKB_LOG_FORMAT": "json", "PKB_METRICS_LISTEN": f"127.0.0.1:{ports['web']}"}
-    environment["PKB_NODE_SILENT_SECONDS"] = "20"  # heartbeats come late on a busy machine
+    environment = {
+        "PKB_LOG_FORMAT": "json",
+        "PKB_METRICS_LISTEN": f"127.0.0.1:{ports['web']}",
+        "PKB_NODE_SILENT_SECONDS": "20",  # heartbeats come late on a busy machine
+    }
     with Stack(directory / "site", environment=environment) as stack:
         stack.migrate()
         token = _shell(stack, MAKE_TOKEN)
