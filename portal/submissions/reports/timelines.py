@@ -33,6 +33,10 @@ MOST_KERNELS = 40
 _NOTICEABLE = 0.1
 _RECENT_CALLS = 15
 """How many plain calls give the usual time where nothing is timed: the last ones, at their steady speed."""
+_TAKES_TURNS = (
+    "All ranks share one GPU and take turns on it. The picture shows in which order their work ran; how long it took "
+    "says nothing about a GPU for each rank."
+)
 _FOUR_BYTES = frozenset({"float32"})
 
 
@@ -96,6 +100,8 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
             call, primitives=primitives, least=least, usual_us=usual_us, carried_bytes=carried_bytes
         )
         if split is not None:
+            if report.is_untimed:
+                split = replace(split, advice=_TAKES_TURNS)
             found.append(
                 Recorded(title=title, call=call, split=split, primitives=primitives, usual_us=usual_us, gpu=gpu)
             )

@@ -214,6 +214,16 @@ def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):
     assert picture["length_ns"] >= least.wire_us * 1000
 
 
+def test_where_ranks_share_a_gpu_nobody_is_advised_by_how_long_the_recorded_call_took(as_alice, alice, local):
+    submission = scenes.submit(alice, profile="gpu1r2")
+    deliver(submission, local, timeline=TIMELINE)
+
+    page = page_of(as_alice, submission)
+
+    assert "share one GPU and take turns" in page
+    assert "moves data for 70 us of 105 us" not in page
+
+
 def test_a_recorded_call_that_took_longer_than_usual_ones_is_split_without_the_difference(alice):
     made = scenes.report(scenes.submit(alice, profile="h200x2-nomc").evaluations.get())
     usual_us = next(size.candidate.median_us for size in made.timing.sizes if size.size == "large")
