@@ -13,7 +13,7 @@ from .errors import ExitCode, UsageError
 from .outcomes import has_ended, has_passed, speedup
 from .results import Submission
 
-BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
+BACKENDS = ("pytorch", "cuda", "triton", "nvshmem", "nccl_device")
 MODES = ("check", "profile", "benchmark", "ranked", "sweep", "published")
 SIZES = ("tiny", "base", "large")
 profile_option = click.option(

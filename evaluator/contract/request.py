@@ -11,7 +11,7 @@ from evaluator.contract.findings import Verdict
 
 
 class Backend(StrEnum):
-    """What a submission is written in."""
+    """What a submission is written in. No profile judges `parallelkittens` any more: only older records hold it."""
 
     PYTORCH = "pytorch"
     CUDA = "cuda"

@@ -176,7 +176,7 @@ def _shared(world_size: int) -> Profile:
         process_group="nccl",
         # NCCL's device API reaches peers of one host, and ranks on one GPU are different hosts to NCCL. NVSHMEM ended
         # both ranks on one H100 with exit code 255 (26 November 2026, torch 2.11.0).
-        backends=tuple(each for each in Backend if each not in (Backend.NCCL_DEVICE, Backend.NVSHMEM)),
+        backends=(Backend.PYTORCH, Backend.CUDA, Backend.TRITON),
         sizes=dict.fromkeys(Mode, ("tiny", "base")) | {Mode.PUBLISHED: ("base",)},
         is_ranked_by_speed=False,
         measures_time=False,
@@ -201,7 +201,7 @@ def _of_machine(name: str, machine: Machine, world_size: int, *, multicast: bool
         capability=int(machine.capability.replace(".", "")),
         world_size=world_size,
         process_group="nccl",
-        backends=tuple(Backend),
+        backends=tuple(each for each in Backend if each is not Backend.PARALLELKITTENS),
         sizes={
             Mode.CHECK: ("tiny", "base"),
             Mode.PROFILE: ("tiny", "base"),

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from evaluator.contract import Backend, SourceBundle
 
 _CPLUSPLUS = {
-    Backend.PARALLELKITTENS: re.compile(r"\bkittens\.cuh\b|\bkittens::"),
     Backend.NVSHMEM: re.compile(r"\bnvshmemx?_\w+|\bnvshmemx?\.h\b"),
     Backend.NCCL_DEVICE: re.compile(r"\bnccl_device\.h\b|\bnccl(Lsa|Gin)\w*"),
-    Backend.CUDA: re.compile(r"\b__global__\b|#include\s*[<\"](torch/extension|cuda_runtime|cuda)\.h[>\"]"),
+    Backend.CUDA: re.compile(r"\b__global__\b|#include\s*[<\"](torch/extension|cuda_runtime|cuda|kittens)\.c?u?h[>\"]"),
 }
 """Signs of each backend in CUDA C++, the most specific first."""
 

@@ -28,7 +28,6 @@ BACKENDS = [
     (Backend.PYTORCH.value, "PyTorch"),
     (Backend.CUDA.value, "CUDA"),
     (Backend.TRITON.value, "Triton"),
-    (Backend.PARALLELKITTENS.value, "ParallelKittens"),
     (Backend.NVSHMEM.value, "NVSHMEM"),
     (Backend.NCCL_DEVICE.value, "NCCL device API"),
 ]
@@ -214,10 +213,7 @@ def starters(slug: str) -> dict[str, str]:
         "reference": registry.reference_source(slug).rstrip(),
     }
     # Templates of source code must not be escaped as HTML: they end up in a text field or in JSON.
-    return {
-        backend.value: render_to_string(f"starters/{backend.value}.py.txt", context).strip() + "\n"
-        for backend in Backend
-    }
+    return {backend: render_to_string(f"starters/{backend}.py.txt", context).strip() + "\n" for backend, _ in BACKENDS}
 
 
 @cache

@@ -12,8 +12,7 @@ def bundle(text: str = "x = 1\n", *, path: str = "solution.py") -> SourceBundle:
 
 @pytest.fixture
 def node(tmp_path):
-    (tmp_path / "include").mkdir()
-    return Node(packages=tmp_path / "packages", includes=(tmp_path / "include",), rdma=tmp_path / "infiniband")
+    return Node(packages=tmp_path / "packages", rdma=tmp_path / "infiniband")
 
 
 def add(path):
@@ -26,24 +25,19 @@ def add(path):
     [
         (Backend.NVSHMEM, "nvidia/nvshmem/include/nvshmem.h"),
         (Backend.NCCL_DEVICE, "nvidia/nccl/include/nccl_device.h"),
-        (Backend.PARALLELKITTENS, "kittens.cuh"),
     ],
 )
 def test_the_missing_piece_is_named_and_nothing_is_said_once_it_is_there(node, backend, piece):
     (finding,) = missing(bundle(), backend=backend, node=node)
     assert finding.verdict is Verdict.UNSUPPORTED
     assert piece in finding.message
-    add((node.includes[0] if backend is Backend.PARALLELKITTENS else node.packages) / piece)
+    add(node.packages / piece)
     assert missing(bundle(), backend=backend, node=node) == ()
 
 
 @pytest.mark.parametrize("backend", [Backend.PYTORCH, Backend.CUDA, Backend.TRITON])
 def test_plain_backends_need_nothing(node, backend):
     assert missing(bundle("ncclGin gin;"), backend=backend, node=node) == ()
-
-
-def test_a_submission_may_bring_the_headers_itself(node):
-    assert missing(bundle(path="include/kittens.cuh"), backend=Backend.PARALLELKITTENS, node=node) == ()
 
 
 def test_gin_needs_a_network_card(node):

@@ -39,7 +39,7 @@ def bundle(text, **others):
         (TRITON + KERNEL, [Backend.TRITON, Backend.CUDA]),
         (KERNEL.replace("torch/extension.h", "nvshmem.h"), [Backend.NVSHMEM]),
         (KERNEL.replace("torch/extension.h", "nccl_device.h"), [Backend.NCCL_DEVICE]),
-        (KERNEL.replace("torch/extension.h", "kittens.cuh"), [Backend.PARALLELKITTENS]),
+        (KERNEL.replace("torch/extension.h", "kittens.cuh"), [Backend.CUDA]),
         ('"""Not a __global__ kernel, and no import triton."""\n# nvshmem_put\n', [Backend.PYTORCH]),
         ("triton = 1\n", [Backend.PYTORCH]),
         (KERNEL + '\ndef solution(x):\n    """cut off in the', [Backend.CUDA]),

@@ -48,12 +48,11 @@ NAME_PREFIX = "demo-"
 YEAR_S = 365 * 24 * 3600
 _CHUNK = 20_000
 _FAILURES = (Verdict.WRONG_RESULT, Verdict.DEADLOCK, Verdict.COMPILE_ERROR, Verdict.CRASHED, Verdict.TIMEOUT)
-_BACKEND_WEIGHTS = {"pytorch": 4, "triton": 3, "cuda": 3, "parallelkittens": 1, "nvshmem": 1, "nccl_device": 1}
+_BACKEND_WEIGHTS = {"pytorch": 4, "triton": 3, "cuda": 3, "nvshmem": 1, "nccl_device": 1}
 _PRIMITIVES = {
     "pytorch": "nccl",
     "triton": "sm_load_store",
     "cuda": "sm_load_store",
-    "parallelkittens": "tma",
     "nvshmem": "nvshmem",
     "nccl_device": "nccl_device",
 }
@@ -212,7 +211,7 @@ def _sources(problems: Sequence[Problem], *, now: datetime) -> dict[tuple[str, s
     """One source per problem and backend, by both."""
     found = {}
     for problem in problems:
-        for backend in Backend:
+        for backend in _BACKEND_WEIGHTS:
             text = (
                 f"{_source_head()}{problem.slug}, {backend}\n\n\n{problem.signature}:\n    raise NotImplementedError\n"
             )
@@ -221,7 +220,7 @@ def _sources(problems: Sequence[Problem], *, now: datetime) -> dict[tuple[str, s
                 digest=bundle.digest,
                 defaults={"bundle": json.loads(bundle.to_json()), "size_bytes": len(text), "created_at": now},
             )
-            found[problem.slug, backend.value] = source.pk
+            found[problem.slug, backend] = source.pk
     return found
 
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,7 +9,6 @@ from typing import Self
 from evaluator.contract import Backend, Finding, SourceBundle, Verdict
 
 _GIN = re.compile(r"\bncclGin\w*")
-_KITTENS = "kittens.cuh"
 _HEADERS = {
     Backend.NVSHMEM: ("NVSHMEM", "nvidia/nvshmem/include/nvshmem.h"),
     Backend.NCCL_DEVICE: ("NCCL 2.28 or newer with its device API", "nvidia/nccl/include/nccl_device.h"),
@@ -20,10 +18,9 @@ _HEADERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Where this node's software is: Python packages, header folders of compilers, RDMA devices."""
+    """Where this node's software is: Python packages, RDMA devices."""
 
     packages: Path
-    includes: Sequence[Path]
     rdma: Path
 
     @classmethod
@@ -32,7 +29,6 @@ class Node:
         torch = importlib.util.find_spec("torch")
         return cls(
             packages=Path(torch.origin).parents[1] if torch is not None and torch.origin else Path("/"),
-            includes=(Path("/usr/local/cuda/include"), Path("/usr/local/include"), Path("/usr/include")),
             rdma=Path("/sys/class/infiniband"),
         )
 
@@ -43,9 +39,6 @@ def missing(bundle: SourceBundle, *, backend: Backend, node: Node) -> tuple[Find
         words, header = _HEADERS[backend]
         if not (node.packages / header).is_file():
             return (_unsupported(f"backend {backend} needs {words}; this node has no {header} beside torch"),)
-    if backend is Backend.PARALLELKITTENS and not _has_kittens(bundle, node):
-        searched = ", ".join(map(str, node.includes))
-        return (_unsupported(f"backend {backend} needs ParallelKittens; there is no {_KITTENS} in {searched}"),)
     if backend is Backend.NCCL_DEVICE and not (node.rdma.is_dir() and any(node.rdma.iterdir())):
         for file in bundle.files:
             if used := _GIN.search(file.text):
@@ -53,12 +46,6 @@ def missing(bundle: SourceBundle, *, backend: Backend, node: Node) -> tuple[Find
                 message = f"{used[0]} needs an RDMA network card, and this node has none in {node.rdma}"
                 return (_unsupported(message, file=file.path, line=line),)
     return ()
-
-
-def _has_kittens(bundle: SourceBundle, node: Node) -> bool:
-    """Whether the headers are installed, or come with the submission."""
-    is_brought = any(file.path.endswith(_KITTENS) for file in bundle.files)
-    return is_brought or any((folder / _KITTENS).is_file() for folder in node.includes)
 
 
 def _unsupported(message: str, *, file: str | None = None, line: int | None = None) -> Finding:

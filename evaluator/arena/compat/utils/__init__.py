@@ -1,1 +1,1 @@
-"""`utils` as submissions know it: cuda_helpers, parallelkittens_runtime, triton_utils."""
+"""`utils` as submissions know it: cuda_helpers, triton_utils."""
