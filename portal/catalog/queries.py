@@ -53,7 +53,8 @@ def check_backend(profile: profiles.Profile, backend: str) -> None:
     """Refuse (422) a backend that `profile` does not judge."""
     if backend not in profile.backends:
         judged = ", ".join(profile.backends)
-        remedy = f"Choose one of {judged}, or a profile that judges {backend}."
+        elsewhere = any(backend in each.backends for each in profiles.profiles().values())
+        remedy = f"Choose one of {judged}{f', or a profile that judges {backend}' if elsewhere else ''}."
         raise Refusal("backend", backend, f"{profile.name} judges only {judged}.", remedy)
 
 

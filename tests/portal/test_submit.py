@@ -65,6 +65,12 @@ def test_bad_input_is_refused_by_field_and_stores_nothing(alice, changes, field,
 def test_a_backend_that_the_profile_cannot_judge_is_named_with_what_it_can(alice):
     refusal = refused(alice, backend="cuda")
     assert refusal.message == "cpux2 judges only pytorch."
+    assert refusal.remedy == "Choose one of pytorch, or a profile that judges cuda."
+
+
+def test_a_backend_that_no_profile_judges_any_more_is_looked_for_nowhere(alice):
+    refusal = refused(alice, backend="parallelkittens")
+    assert (refusal.field, refusal.remedy) == ("backend", "Choose one of pytorch.")
 
 
 def test_a_syntax_error_is_named_with_its_line(alice):
