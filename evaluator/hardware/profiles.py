@@ -185,7 +185,7 @@ def _shared(world_size: int) -> Profile:
         rules=_ANSWERED,
         timing_policy=_PRACTICE,
         peaks=None,
-        tried="one H100 of 80 GB, 26 November 2026",
+        tried="one H100 of 80 GB and one H200, 26 to 29 November 2026",
     )
 
 
