@@ -169,7 +169,10 @@ def judge_batch(options: argparse.Namespace) -> int:
     cgroups.enter_leaf_group()
     batch = Batch(
         settings=JudgeSettings(
-            profile=profile.name, work_dir=_folder(options.work_dir), allow_unsandboxed=options.allow_unsandboxed
+            profile=profile.name,
+            work_dir=_folder(options.work_dir),
+            allow_unsandboxed=options.allow_unsandboxed,
+            cross_check=True,
         ),
         builders=builders_here(profile) if options.builders is None else options.builders,
         waiting=options.waiting,

@@ -62,6 +62,7 @@ def test_every_request_gets_a_line_and_a_report_and_a_second_call_judges_only_th
         report = EvaluationReport.from_json(gzip.decompress((out / line.report).read_bytes()))
         assert (report.evaluation_id, report.verdict, report.source_digest) == (name, line.verdict, line.source_digest)
         assert line.judged_s > 0
+        assert report.world_sizes == ((2, 4) if line.verdict is Verdict.PASSED else ())
         assert line.gap_s is not None
     again = batch(str(requests), "--output", str(out), "--renew")
     assert again.returncode == 0, again.stderr
