@@ -1,5 +1,6 @@
 """All-gather of K-sharded A in transposed layout + GEMM, described."""
 
+from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Extent
 from problems.spec.regimes import beyond_16_bits, exact_products, of_product
@@ -102,6 +103,12 @@ PROBLEM = Problem(
         *of_product("A_local", "B"),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
+        ),
+        other_products(
+            derive=_split,
+            M=Extent(low=16, high=112, of=16),
+            K=Extent(low=64, high=320, of=64),
+            N=Extent(low=16, high=208, of=16),
         ),
         beyond_16_bits("many_rows", derive=_split, M=Extent(low=65_600, high=70_000, of=16), K=64, N=16),
     ),

@@ -1,6 +1,8 @@
 """All-gather of K-sharded A + GEMM, described."""
 
+from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
+from problems.spec.ranges import Extent
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -15,6 +17,10 @@ GATE_AND_UP = 2 * 28_672
 def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
     """The dimensions for a contraction of `inner` that is split evenly over the ranks."""
     return {"M": rows, "K": inner, "K_local": inner // world_size, "N": columns}
+
+
+def _split(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "K_local": dims["K"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -96,6 +102,12 @@ PROBLEM = Problem(
         *of_product("A_local", "B"),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
+        ),
+        other_products(
+            derive=_split,
+            M=Extent(low=16, high=112, of=16),
+            K=Extent(low=64, high=320, of=64),
+            N=Extent(low=32, high=224, of=32),
         ),
     ),
     invariants=(

@@ -1,6 +1,8 @@
 """GEMM + all-reduce, described."""
 
+from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
+from problems.spec.ranges import Extent
 from problems.spec.regimes import exact_sums, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -94,11 +96,19 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
-    regimes=(*of_product("A_local", "B_local"), exact_sums("C")),
+    regimes=(
+        *of_product("A_local", "B_local"),
+        exact_sums("C"),
+        other_products(
+            M=Extent(low=64, high=192, of=64),
+            K=Extent(low=64, high=320, of=64),
+            N=Extent(low=512, high=1536, of=512),
+        ),
+    ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
-        "M is a multiple of 16, K of 64 and N of 512.",
+        "Values are finite, and the largest one of a matrix is zero or between 1e-9 and 1e12 in size.",
+        "M is 16, 32 or a multiple of 64, K a multiple of 64 and N one of 512.",
         "Extents are the same on all ranks.",
     ),
     axes=(rows("K = 512 per rank and N = 1024 (64 and 512 on CPU ranks)"),),

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.families.zero_edges import in_edges
 from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import columns_picked, in_regime, magnitude, picks, unless_zero
 from problems.inputs.values import Arguments, Call
@@ -15,4 +16,5 @@ def make_inputs(call: Call) -> Arguments:
     right = call.normal("B", ("K", "N_local"), dtype=torch.float32).mul_(call.scales("columns", (1, "N_local")))
     right = columns_picked(call, right) if picks(call) else in_regime(call, "B", right.to(call.dtype))
     left = unless_zero(call, call.normal("A", ("M", "K")).mul_(magnitude(call)))
-    return {"A": copied(call, "A", left) if picks(call) else left, "B": right}
+    left = copied(call, "A", left) if picks(call) else left
+    return {"A": in_edges(call, left), "B": in_edges(call, right)}

@@ -1,6 +1,8 @@
 """Column-split GEMM + all-gather of the columns, described."""
 
+from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
+from problems.spec.ranges import Extent
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -14,6 +16,10 @@ def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
     """The dimensions for `columns` result columns shared evenly; a remainder is left out."""
     own = columns // world_size
     return {"M": rows, "K": inner, "N_local": own, "WN": world_size * own}
+
+
+def _whole(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "WN": world_size * dims["N_local"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -93,6 +99,12 @@ PROBLEM = Problem(
         *of_product("B", "A"),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
+        ),
+        other_products(
+            derive=_whole,
+            M=Extent(low=8, high=72, of=8),
+            K=Extent(low=64, high=320, of=64),
+            N_local=Extent(low=32, high=160, of=32),
         ),
     ),
     invariants=(

@@ -1,8 +1,8 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
 from problems.spec.axes import rows
-from problems.spec.ranges import Whole
-from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, other_extents, zero_on_one_rank
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -31,6 +31,10 @@ def dims(world_size: int, *, rows: int, hidden: int, inner: int) -> Dims:
         "H_local": local_hidden,
         "F": inner,
     }
+
+
+def _split(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "M_local": dims["M_rows"] // world_size, "H_local": dims["H"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -154,6 +158,12 @@ PROBLEM = Problem(
             apart=("tiny_values", "huge_values", "weights_apart", "copied_values"),
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
+        other_extents(
+            derive=_split,
+            M_rows=Extent(low=16, high=112, of=16),
+            H=Extent(low=64, high=320, of=64),
+            F=Extent(low=32, high=224, of=32),
+        ),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",

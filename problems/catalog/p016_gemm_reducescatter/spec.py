@@ -1,6 +1,8 @@
 """GEMM + reduce-scatter along rows, described."""
 
+from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
+from problems.spec.ranges import Extent
 from problems.spec.regimes import exact_sums, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -14,6 +16,10 @@ HIDDEN = 8192
 def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
     """The dimensions for a contraction of `inner` and result rows that are both split evenly."""
     return {"M": rows, "K_local": inner // world_size, "N": columns, "M_local": rows // world_size}
+
+
+def _split(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "M_local": dims["M"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -102,10 +108,19 @@ PROBLEM = Problem(
             pattern=Communication.REDUCE_SCATTER,
         ),
     ),
-    regimes=(*of_product("A_local", "B_local"), exact_sums("C_local")),
+    regimes=(
+        *of_product("A_local", "B_local"),
+        exact_sums("C_local"),
+        other_products(
+            derive=_split,
+            M=Extent(low=16, high=112, of=16),
+            K_local=Extent(low=64, high=256, of=64),
+            N=Extent(low=256, high=1024, of=256),
+        ),
+    ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
+        "Values are finite, and the largest one of a matrix is zero or between 1e-9 and 1e12 in size.",
         "M is a multiple of 16, N of 256 and K of 128.",
         "W divides M and K: M/W is at least 2, and K/W a multiple of 16.",
         "Extents are the same on all ranks.",
