@@ -21,6 +21,9 @@ def make_inputs(call: Call) -> Arguments:
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     gradients = call.normal("dY", ("M", "N"), dtype=torch.float32)
     gradients.mul_(call.scales("columns", (1, "N"), spread=0.9, shared=True) * scale)
+    if _is_uneven(call):
+        begins = call.uniform("regime's beginnings", ("M", 1), dtype=torch.float32) < 1 / 3
+        gradients[:, :16].masked_fill_(begins, 0.0)
     if is_exact(call):
         return {"X_hat": rows.sign().to(call.dtype), "dY": _one_row(call, gradients.to(call.dtype))}
     return {"X_hat": rows.to(call.dtype), "dY": in_regime(call, "dY", gradients.to(call.dtype))}
@@ -35,6 +38,8 @@ def _uneven(call: Call, rows: Tensor) -> Tensor:
         return rows
     place = call.integers("regime's largest elements", ("M", 1), low=1, high=call.dims["N"])
     rows.scatter_(1, place, call.normal("regime's sizes", ("M", 1), std=1000.0, dtype=torch.float32))
+    # The first two are zero for certain, where there are others.
+    rows[: min(2, len(rows) - 1)] = 0.0
     return rows.masked_fill_(call.uniform("regime's zero rows", ("M", 1), dtype=torch.float32) < 1 / 3, 0.0)
 
 

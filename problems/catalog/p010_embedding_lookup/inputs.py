@@ -10,10 +10,10 @@ from problems.inputs.values import Arguments, Call
 
 def make_inputs(call: Call) -> Arguments:
     """`indices` (M,) into a table of W * M rows, and `local_shard` (M, N), the rank's rows of it."""
-    return {
-        "indices": _requests(call),
-        "local_shard": copied(call, "local_shard", call.normal("local_shard", ("M", "N"))),
-    }
+    shard = copied(call, "local_shard", call.normal("local_shard", ("M", "N")))
+    if call.setting("requests", None) == "edges":
+        shard[:, [0, -1]] = 0
+    return {"indices": _requests(call), "local_shard": shard}
 
 
 def _requests(call: Call) -> Tensor:

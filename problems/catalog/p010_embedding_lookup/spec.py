@@ -1,7 +1,7 @@
 """Row-sharded embedding lookup, described."""
 
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import COPIED_VALUES, long_extent, other_extents
+from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -128,13 +128,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="shard_edges",
-            words="all requests name the first or the last row of a shard, and M is a number whose reciprocal in "
-            "float32 is too small",
+            words="all requests name the first or the last row of a shard, rows begin and end with zero, and M is a "
+            "number whose reciprocal in float32 is too small",
             settings={"requests": "edges"},
             dims={"M": Among(options=("41", "47", "55", "83", "109", "123"))},
         ),
-        other_extents(M=Extent(high=300), N=Extent(high=400)),
+        other_extents(M=Extent(high=300), N=Extent(high=2999)),
         long_extent("long_rows", M=Extent(high=9), N=Extent(low=8193, high=20_000)),
+        beyond_16_bits("many_rows", M=MANY, N=1),
         *COPIED_VALUES,
     ),
     invariants=(
