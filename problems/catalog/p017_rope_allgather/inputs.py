@@ -15,10 +15,15 @@ def make_inputs(call: Call) -> Arguments:
     angles = _angles(call)
     shape = ("B", "S_local", "heads", "d")
     return {
-        **{name: in_regime(call, name, call.long_tailed(name, shape)) for name in ("q_local", "k_local")},
+        **{name: _values(call, name, call.long_tailed(name, shape)) for name in ("q_local", "k_local")},
         "cos_local": angles.cos().to(call.dtype),
         "sin_local": angles.sin().to(call.dtype),
     }
+
+
+def _values(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """`tensor` as the call's regime has it; one of zeros may leave one of the two as usual."""
+    return in_regime(call, name, tensor) if call.setting("zero", "both") in ("both", name) else tensor
 
 
 def _angles(call: Call) -> Tensor:
@@ -35,4 +40,7 @@ def _angles(call: Call) -> Tensor:
     half = torch.arange(width, device=call.device) % (width // 2)
     frequencies = THETA ** (-2 * half.double() / width)
     phases = call.uniform("phases", ("d",), high=2 * torch.pi, dtype=torch.float64, shared=True)
-    return positions[..., None] * frequencies + phases
+    angles = positions[..., None] * frequencies + phases
+    if call.setting("first_position", "usual") == "still":
+        angles[:, 0] = 0.0
+    return angles

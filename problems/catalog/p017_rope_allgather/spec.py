@@ -1,7 +1,9 @@
 """Rotary embedding + sequence all-gather of Q and K, described."""
 
-from problems.spec.ranges import Extent
-from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor, other_extents
+from dataclasses import replace
+
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, ZERO_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -63,6 +65,15 @@ _ANGLES = (
     "of position times frequency, plus a secret phase per element of d; positions begin at a secret offset per row"
 )
 
+_OF_FEW_ELEMENTS = replace(
+    _TOLERANCE, rms=None, calibration="of few elements, one that nearly cancels would decide the root mean square"
+)
+_ZERO = replace(
+    ZERO_VALUES,
+    words="all values are zero, or those of one of the two",
+    settings={"values": "zero", "zero": Among(options=("both", "q_local", "k_local"))},
+)
+
 PROBLEM = Problem(
     number=17,
     slug="rope_allgather",
@@ -112,7 +123,9 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *of_tensor("q_local and k_local", *SUMMED_VALUES, SPECIAL_VALUES),
+        *of_tensor(
+            "q_local and k_local", *(_ZERO if one is ZERO_VALUES else one for one in SUMMED_VALUES), SPECIAL_VALUES
+        ),
         Regime(
             name="no_rotation",
             words="all cosines are 1 and all sines are 0, so that results are copies",
@@ -120,13 +133,17 @@ PROBLEM = Problem(
             tolerances={"q_embed": EXACT, "k_embed": EXACT},
             narrow="eleven_bit_wire",
         ),
-        # Few elements that nearly cancel would exceed the rms, so that there are some hundred.
-        other_extents(
-            derive=_whole,
-            B=Extent(low=1, high=3),
-            S_local=Extent(low=1, high=9),
-            heads=Extent(low=4, high=7),
-            d=Extent(low=48, high=112, of=16),
+        replace(
+            other_extents(
+                derive=_whole,
+                B=Extent(low=1, high=6),
+                S_local=Extent(low=1, high=20),
+                heads=Extent(low=1, high=7),
+                d=Extent(low=16, high=128, of=16),
+            ),
+            words="tensors have other extents than usual, and the first position of a rank may not be rotated",
+            settings={"first_position": Among(options=("usual", "still"))},
+            tolerances=dict.fromkeys(("q_embed", "k_embed"), _OF_FEW_ELEMENTS),
         ),
     ),
     invariants=(

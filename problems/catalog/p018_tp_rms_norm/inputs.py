@@ -20,8 +20,14 @@ def make_inputs(call: Call) -> Arguments:
     own = call.uniform("own_scale", ("M", 1), low=-2, high=2, dtype=torch.float32)
     hidden = call.normal("local_hidden_states", ("M", "N"), dtype=torch.float32)
     hidden = hidden.mul_((row + own).exp2_()).mul_(min(1.0, (epsilon / EPSILON) ** 0.5)).to(call.dtype)
+    hidden = in_regime(call, "local_hidden_states", hidden)
+    weight = call.normal("local_weight", ("N",)).mul_(magnitude(call))
+    if call.setting("edges", "usual") == "plain":
+        hidden[[0, -1]] = 0.0
+        hidden[:, :8] = 0.0
+        weight[[0, -1]] = 1.0
     return {
-        "local_hidden_states": in_regime(call, "local_hidden_states", hidden),
-        "local_weight": call.normal("local_weight", ("N",)).mul_(magnitude(call)),
+        "local_hidden_states": hidden,
+        "local_weight": weight,
         "variance_epsilon": epsilon,
     }

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Real
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import (
     HUGE_VALUES,
     MANY,
@@ -127,7 +127,12 @@ PROBLEM = Problem(
             # Zeros are right on the other ranks.
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
         ),
-        other_extents(M=Extent(low=1, high=97), N=Extent(low=32, high=1100)),
+        replace(
+            other_extents(M=Extent(low=1, high=259), N=Extent(low=32, high=2999)),
+            words="tensors have other extents than usual; where edges are plain, the first and last rows and the first "
+            "8 elements of all rows are zero, and the first and last weights are 1",
+            settings={"edges": Among(options=("usual", "plain"))},
+        ),
         long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=8704, high=16_384), narrow=""),
         beyond_16_bits("many_rows", M=MANY, N=32),
     ),
