@@ -22,6 +22,11 @@ def make_inputs(call: Call) -> Arguments:
     values = call.long_tailed("local_tensor", (rows, width // block, block), dtype=torch.float32)
     values.mul_(scale).masked_fill_(zero, 0.0)
     values.mul_(call.setting("scale", 1.0))
+    if (edges := call.setting("edges", "usual")) == "large":
+        values[..., -1] = 2.0 * values.abs().amax(dim=-1)
+    elif edges == "zero":
+        values[[0, -1]] = 0.0
+        values[..., [0, 1, 2, -1]] = 0.0
     if call.setting("halves", usual=False):
         values = _halves(call, (rows, width // block, block))
     local = in_regime(call, "local_tensor", values.view(rows, width).to(call.dtype))

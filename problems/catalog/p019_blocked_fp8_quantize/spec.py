@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
@@ -27,6 +27,9 @@ _NO_OTHER_CODE = Tolerance(
     rtol=1e-6,
     calibration="no rounding error: quotients are exact, and neighbouring codes differ by a sixteenth at least",
 )
+_ONE_CODE = Tolerance(
+    atol=1e-4, rtol=0.16, calibration="one code more or less, which would decide the rms where elements are few"
+)
 
 
 def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims:
@@ -35,6 +38,10 @@ def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims
 
 def _of_blocks(dims: Dims, world_size: int) -> Dims:
     return {**dims, "WM": dims["M"] * world_size, "N": dims["NB"] * dims["block_size"]}
+
+
+def _of_320_blocks(dims: Dims, world_size: int) -> Dims:
+    return _of_blocks({**dims, "M": 320 // dims["NB"]}, world_size)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -157,20 +164,27 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 20, less than a warp and no power of two",
-            dims={"N": 160, "NB": 8, "block_size": 20},
+            words="block_size is 20, less than a warp and no power of two, and a rank has 320 blocks",
+            dims={"NB": Among(options=("4", "8", "16")), "block_size": 20},
+            derive=_of_320_blocks,
         ),
         Regime(
             name="whole_rows",
             words="block_size is 1500, no power of two, and a row is one block",
             dims={"N": 1500, "NB": 1, "block_size": 1500},
         ),
-        # So many elements that the few whose last bit may differ do not decide the rms.
-        other_extents(
-            derive=_of_blocks,
-            M=Extent(low=9, high=41),
-            NB=Extent(low=1, high=9),
-            block_size=Extent(low=48, high=300),
+        replace(
+            other_extents(
+                derive=_of_blocks,
+                M=Extent(low=1, high=41),
+                NB=Extent(low=1, high=19),
+                block_size=Extent(low=20, high=1499),
+            ),
+            words="tensors have other extents than usual; where edges are zero, so are the first and last rows, and "
+            "the first three elements and the last of each block; where they are large, the last one is its largest",
+            settings={"edges": Among(options=("usual", "zero", "large"))},
+            tolerances={"y": _ONE_CODE},
+            apart=("halves",),
         ),
     ),
     invariants=(

@@ -11,10 +11,13 @@ def make_inputs(call: Call) -> Arguments:
     magnitude = call.uniform("magnitude", ("W", "NB"), low=-5, high=5, dtype=torch.float32).exp2_()
     scales = call.normal("local_s", ("W", "NB"), dtype=torch.float32).mul_(magnitude)
     if call.setting("scales", None) == "spread":
-        scales.mul_(call.integers("regime's magnitude", ("W", "NB"), low=-60, high=61).float().exp2_())
+        scales.mul_(call.integers("regime's magnitude", ("W", "NB"), low=-66, high=67).float().exp2_())
         scales.mul_(call.uniform("regime's zeros", ("W", "NB"), dtype=torch.float32) >= 1 / 4)
+    values = in_regime(call, "local_y", call.normal("local_y", ("W", "M", "N")))
+    if call.setting("beginnings", "usual") == "zero":
+        values.view(*call.shape(("W", "NB", "block_size")))[:, ::2, :8] = 0.0
     return {
-        "local_y": in_regime(call, "local_y", call.normal("local_y", ("W", "M", "N"))),
+        "local_y": values,
         "local_s": scales.to(call.dtype),
         "block_size": call.dims["block_size"],
     }

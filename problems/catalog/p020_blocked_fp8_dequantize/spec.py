@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import (
     HUGE_VALUES,
     ONE_RANK_HAS_VALUES,
@@ -46,6 +46,11 @@ def _in_blocks(dims: Dims, world_size: int) -> Dims:
     elements = dims["M"] * dims["N"]
     blocks = max(count for count in range(1, _MOST_BLOCKS + 1) if elements % count == 0)
     return {**dims, "NB": blocks, "block_size": elements // blocks}
+
+
+def _of_1152(dims: Dims, world_size: int) -> Dims:
+    del world_size
+    return {**dims, "N": 1152 // dims["M"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -135,25 +140,29 @@ PROBLEM = Problem(
         ),
         Regime(
             name="spread_scales",
-            words="a quarter of the scales are zero, and the others are of all sizes from 1e-18 to 1e18",
+            words="a quarter of the scales are zero, and the others are of all sizes from 1e-20 to 1e20",
             settings={"scales": "spread"},
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 36, no power of two",
-            dims={"M": 16, "N": 72, "NB": 32, "block_size": 36},
+            words="block_size is 36, no power of two, a chunk has 32 blocks, and every other block begins with zeros",
+            settings={"beginnings": "zero"},
+            dims={"M": Among(options=("8", "16", "32")), "NB": 32, "block_size": 36},
+            derive=_of_1152,
         ),
         Regime(
             name="one_block",
             words="block_size is 1152, and a chunk is one block",
             dims={"M": 16, "N": 72, "NB": 1, "block_size": 1152},
         ),
-        other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=150)),
+        other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=1999)),
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
-        "Scales are finite; they may be zero or negative.",
+        "Scales are zero or between 1e-30 and 1e23 in size; they may be negative.",
         "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
+        "Other values are zero or between 1e-18 and 1e9 in size.",
+        "The largest finite product of a value and its scale is zero, or at least 1e-34.",
         "`M` and `N` are at least 1, and may be odd.",
         "`block_size` divides M x N; it may be 1 or odd, and it is at most 2000.",
     ),
