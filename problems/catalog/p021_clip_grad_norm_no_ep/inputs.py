@@ -30,14 +30,19 @@ def gradients(call: Call) -> Iterator[Tensor]:
     own = _scales(call)[call.rank].mul(_size(call)).tolist()
     drawn = ((f"grad_tensors{number}", scale) for number, scale in enumerate(own))
     return (
-        _without_row(call, in_regime(call, name, call.normal(name, ("M", "N"), std=scale))) for name, scale in drawn
+        _with_zeros(call, name, in_regime(call, name, call.normal(name, ("M", "N"), std=scale)))
+        for name, scale in drawn
     )
 
 
-def _without_row(call: Call, gradient: Tensor) -> Tensor:
-    """`gradient`; in one regime its first row is zero, as that of a word that no token of a batch is."""
-    if call.setting("first_rows", None) == "zero":
+def _with_zeros(call: Call, name: str, gradient: Tensor) -> Tensor:
+    """`gradient`; in one regime its first row is zero, as that of a word no token of a batch is, or one is all zero."""
+    zero = call.setting("zero", "")
+    if zero == "first rows":
         gradient[0] = 0.0
+    if zero == "one gradient":
+        first = int(call.integers("regime's zero gradient", (), low=0, high=TENSORS, shared=True))
+        return torch.zeros_like(gradient) if name == f"grad_tensors{(first + call.rank) % TENSORS}" else gradient
     return gradient
 
 

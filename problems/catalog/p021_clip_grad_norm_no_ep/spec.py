@@ -1,7 +1,7 @@
 """Gradient-norm clipping over sharded gradients, described."""
 
 from problems.families import clipping_spec
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import SUMMED_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
@@ -139,8 +139,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zero_rows",
-            words="the first row of each gradient is zero",
-            settings={"first_rows": "zero"},
+            words="the first row of each gradient is zero, or all of one gradient of each rank, and extents are others",
+            settings={"zero": Among(options=("first rows", "one gradient"))},
+            dims={"M": Extent(low=16, high=320), "N": Extent(low=17, high=300)},
         ),
         *clipping_spec.REGIMES,
         *SUMMED_VALUES,
@@ -152,6 +153,7 @@ PROBLEM = Problem(
         "`M` and `N` are at least 1 and may be odd, and a gradient has at least 256 elements.",
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
         "For every gradient the sum of |g|^p over its elements is zero or between 1e-36 and 1e36.",
+        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a hundredth of it.",
         "So a sum of powers in float32 neither overflows nor vanishes; the power of a single element may.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",

@@ -39,7 +39,12 @@ def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's ordinary and its expert gradient (M, N), each drawn when it is asked for."""
     scales = _scales(call)[call.rank].mul(_size(call)).tolist()
     drawn = zip(("non_ep", "ep"), scales, strict=True)
-    return (in_regime(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+    return (_values(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+
+
+def _values(call: Call, name: str, gradient: Tensor) -> Tensor:
+    """`gradient` as the call's regime has it; one of zeros may leave one of the two as usual."""
+    return in_regime(call, name, gradient) if call.setting("zero", "both") in ("both", name) else gradient
 
 
 def _size(call: Call) -> float:

@@ -1,8 +1,10 @@
 """Gradient-norm clipping with expert-parallel parameters, described."""
 
+from dataclasses import replace
+
 from problems.families import clipping_spec
-from problems.spec.ranges import Extent
-from problems.spec.regimes import SUMMED_VALUES, other_extents
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -79,6 +81,12 @@ def _gradient(name: str, scale: str) -> Argument:
         values=f"one tensor, normal with a secret scale {scale}, different on every rank",
     )
 
+
+_ZERO = replace(
+    ZERO_VALUES,
+    words="all values are zero, or those of one of the two gradients",
+    settings={"values": "zero", "zero": Among(options=("both", "non_ep", "ep"))},
+)
 
 PROBLEM = Problem(
     number=22,
@@ -189,7 +197,7 @@ PROBLEM = Problem(
             words="ep_size is 1, ep_group is None and ep_fsdp_group is the world",
             dims={"ep_size": 1},
         ),
-        *SUMMED_VALUES,
+        *(_ZERO if one is ZERO_VALUES else one for one in SUMMED_VALUES),
         # Two roundings of a single element may exceed the rms, those of some hundred do not.
         other_extents(M=Extent(low=1, high=67), N=Extent(low=257, high=600)),
     ),
@@ -197,6 +205,7 @@ PROBLEM = Problem(
         "Tensors are contiguous. The gradients of all ranks have one shape, M x N.",
         "`M` and `N` are at least 1 and may be odd, and a gradient has at least 256 elements.",
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
+        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a hundredth of it.",
         "For every gradient, divided or not, the sum of |g|^p over its elements is zero or between 1e-36 and 1e36.",
         "So a sum of powers in float32 neither overflows nor vanishes; the power of a single element may.",
         "Each list holds one gradient, which is not None.",
