@@ -1,6 +1,6 @@
 """Token-weighted global loss, forward and backward scalars, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Real, Whole
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -104,7 +104,11 @@ PROBLEM = Problem(
             words="the last rank is the one without tokens",
             settings={"who_has_tokens": "not_the_last"},
         ),
-        Regime(name="nobody_is_empty", words="every rank has tokens", settings={"who_has_tokens": "all"}),
+        Regime(
+            name="nobody_is_empty",
+            words="every rank has tokens, the busiest more than 16 bits can number",
+            settings={"who_has_tokens": "all", "most_tokens": Whole(low=70_000, high=2**22)},
+        ),
         Regime(
             name="one_rank_has_all",
             words="one rank has all tokens",
@@ -128,10 +132,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="gradient_of_the_sum_alone",
-            words="grad_normalized_loss is 0",
-            settings={"first_gradient": 0.0},
+            words="grad_normalized_loss is 0, and grad_loss_sum may be large",
+            settings={"first_gradient": 0.0, "gradient_size": Real(low=1.0, high=2.0**40, by_size=True)},
         ),
-        Regime(name="single_gradient", words="grad_loss_sum is None", settings={"single_gradient": True}),
+        Regime(
+            name="single_gradient",
+            words="grad_loss_sum is None, and grad_normalized_loss may be large",
+            settings={"single_gradient": True, "gradient_size": Real(low=1.0, high=2.0**20, by_size=True)},
+        ),
     ),
     fewer_bits="A rank sends one number, and the sums may be off by a hundredth, as honest ones in bfloat16 are.",
     invariants=(
@@ -141,6 +149,7 @@ PROBLEM = Problem(
         "A rank with tokens has a finite loss, between 0.1 and 50 in size. Losses of all ranks have one sign.",
         "Only a rank without tokens has a loss that is NaN or infinite.",
         "`global_valid_tokens` is the sum of `local_valid_tokens` over the ranks.",
-        "Incoming gradients are finite. Where their signs differ, the second part of `grad_loss` is the larger one.",
+        "Incoming gradients are at most 1e15 in size.",
+        "Where their signs differ, the second part of `grad_loss` is the larger one.",
     ),
 )

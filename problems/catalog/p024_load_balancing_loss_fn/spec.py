@@ -146,7 +146,7 @@ PROBLEM = Problem(
             settings={"mask": "one_token"},
         ),
         # No fewer experts than a token may choose.
-        other_extents(narrow="", M=Extent(low=32, high=300), E=Extent(low=8, high=200)),
+        other_extents(narrow="", M=Extent(low=32, high=699), E=Extent(low=8, high=319)),
         beyond_16_bits("many_tokens", M=MANY, E=8, narrow=""),
         Regime(
             name="many_experts",
@@ -156,7 +156,8 @@ PROBLEM = Problem(
     ),
     fewer_bits="A rank sends one number, and honest means in bfloat16 are off by as much as 10 bits of it.",
     invariants=(
-        "Tensors of logits are contiguous, and those of a tuple have equal shapes. Logits are finite.",
+        "Tensors of logits are contiguous, and those of a tuple have equal shapes.",
+        "Logits are at most 250 in size.",
         "All ranks have equally many rows, which may be an odd number: at least 32 of one tensor, or 3 of a layer.",
         "`num_experts` is the number of columns of the logits. It lies between 8 and 512, and may be odd.",
         "`top_k` lies between 1 and 8, or is `num_experts`.",

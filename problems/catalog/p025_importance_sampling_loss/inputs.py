@@ -53,6 +53,8 @@ def ignore_index(call: Call) -> int:
     word = call.setting("ignored_word", None)
     if word is None:
         return IGNORE
+    if word == "none":
+        return -1
     last = call.dims["V"] - 1
     other = int(call.integers("regime's ignored word", (), low=1, high=2 * last, shared=True))
     return 0 if word == "first" else min(last, other)
@@ -100,6 +102,8 @@ def _advantages(call: Call) -> Tensor:
     """
     mean = 0.5 + 2 * _place(call)
     advantages = (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
+    if call.setting("size_of_advantages", "usual") == "large":
+        advantages *= LARGEST
     kind = call.setting("advantages", None)
     if kind == "negative":
         return -LARGEST * advantages.abs()

@@ -1,5 +1,7 @@
 """Importance-sampling policy-gradient loss with LM head, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
@@ -153,8 +155,8 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="ignored_word",
-            words="`ignore_index` is a word of the vocabulary",
-            settings={"ignored_word": Among(options=("first", "other"))},
+            words="`ignore_index` is a word of the vocabulary, or -1",
+            settings={"ignored_word": Among(options=("first", "other", "none"))},
         ),
         Regime(
             name="ratios_at_the_limit",
@@ -197,14 +199,18 @@ PROBLEM = Problem(
             hides=True,
             narrow="nothing_where_zero",
         ),
-        other_extents(
-            narrow="", M=Extent(low=32, high=150), V=Extent(low=100, high=1000), N=Extent(low=64, high=96, of=8)
+        replace(
+            other_extents(
+                narrow="", M=Extent(low=32, high=259), V=Extent(low=100, high=2099), N=Extent(low=64, high=136, of=8)
+            ),
+            words="tensors have other extents than usual, and advantages may be around ten million",
+            settings={"size_of_advantages": Among(options=("usual", "large"))},
         ),
         Regime(
             name="many_words",
             words="there are more words than 16 bits can number, and labels are among the last",
             settings={"first_label": 65_000},
-            dims={"M": 32, "N": 64, "V": Extent(low=66_000, high=70_000)},
+            dims={"M": 32, "N": 64, "V": Extent(low=66_000, high=140_000)},
             at_large=False,
             apart=(ALL_OTHERS,),
         ),
@@ -212,7 +218,8 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
         "`M` is at least 32, and `V` at least 100. Both may be odd. `N` is a multiple of 8 and at least 64.",
-        "Values are finite. Logits lie between -300 and 150, and log-probabilities between -600 and 0.",
+        "Values are finite, those of `hidden_states` and `weight` at most 1e4 in size.",
+        "Logits lie between -300 and 150, and log-probabilities between -600 and 0.",
         "The world group takes part.",
         "Some token counts on every rank. Labels are `ignore_index` or words of the vocabulary.",
         "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",
