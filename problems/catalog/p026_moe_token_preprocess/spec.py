@@ -106,7 +106,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="other_choices", words="tokens have another number of slots", dims={"topk": Whole(low=1, high=7)}),
+        Regime(name="other_choices", words="tokens have another number of slots", dims={"topk": Whole(low=1, high=8)}),
         Regime(name="one_token", words="every rank has one token", dims={"M": 1}),
         Regime(
             name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
@@ -120,7 +120,12 @@ PROBLEM = Problem(
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
         other_extents(derive=_owned, E=Extent(low=8, high=512, of=8), M=Extent(low=1, high=47)),
-        Regime(name="contiguous_mask", words="expert_mask is contiguous", settings={"contiguous": True}),
+        Regime(
+            name="contiguous_mask",
+            words="expert_mask is contiguous, and tokens have eight slots",
+            settings={"contiguous": True},
+            dims={"topk": 8},
+        ),
     ),
     invariants=(
         "`expert_mask` is contiguous or has the strides of timed calls.",

@@ -11,8 +11,11 @@ def make_inputs(call: Call) -> Arguments:
     """`local_tensor` (M, N), the two lists of W row counts, and no group."""
     rows = row_counts(call)
     own = "M" if call.regime is None else sum(rows[call.rank])
+    tensor = copied(call, "local_tensor", call.normal("local_tensor", (own, "N")))
+    if call.setting("beginnings", "usual") == "zero":
+        tensor[::2, :8] = 0
     return {
-        "local_tensor": copied(call, "local_tensor", call.normal("local_tensor", (own, "N"))),
+        "local_tensor": tensor,
         "input_split_sizes": rows[call.rank],
         "output_split_sizes": [row[call.rank] for row in rows],
         "group": None,

@@ -1,7 +1,9 @@
 """Variable all-to-all of token rows, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import COPIED_VALUES, long_extent, other_extents
+from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -119,8 +121,13 @@ PROBLEM = Problem(
             settings={"rows": Among(options=("stay", "none"))},
             at_large=False,
         ),
-        other_extents(narrow="", M=Extent(low=1, high=130), N=Extent(low=1, high=130)),
+        replace(
+            other_extents(narrow="", M=Extent(low=1, high=319), N=Extent(low=1, high=399)),
+            words="tensors have other extents than usual, and every other row may begin with zeros",
+            settings={"beginnings": Among(options=("usual", "zero"))},
+        ),
         long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
+        beyond_16_bits("many_rows", M=MANY, N=2),
         *COPIED_VALUES,
     ),
     invariants=(

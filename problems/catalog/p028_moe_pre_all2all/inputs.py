@@ -24,7 +24,10 @@ def make_inputs(call: Call) -> Arguments:
 
 def hidden_states(call: Call) -> Tensor:
     """The rank's tokens (M, N)."""
-    return copied(call, "hidden_states", call.normal("hidden_states", ("M", "N")))
+    tokens = copied(call, "hidden_states", call.normal("hidden_states", ("M", "N")))
+    if call.setting("beginnings", "usual") == "zero":
+        tokens[::2, :8] = 0
+    return tokens
 
 
 def _mask(call: Call, routing: Routing) -> Tensor:

@@ -1,6 +1,6 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
@@ -168,13 +168,15 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_choices",
-            words="every token chose one to four experts, and tokens, experts and columns are other numbers than usual",
+            words="every token chose one to eight experts, tokens, experts and columns are other numbers than usual, "
+            "and every other token may begin with zeros",
             dims={
-                "topk": Whole(low=1, high=4),
-                "M": Whole(low=1, high=61),
-                "N": Extent(low=16, high=256, of=16),
+                "topk": Whole(low=1, high=8),
+                "M": Whole(low=1, high=131),
+                "N": Extent(low=16, high=512, of=16),
                 "E": Extent(low=8, high=256, of=8),
             },
+            settings={"beginnings": Among(options=("usual", "zero"))},
             derive=_routed,
         ),
         beyond_16_bits("many_tokens", derive=_routed, M=MANY, topk=1, N=16, E=8),

@@ -32,7 +32,18 @@ def expert_outputs(call: Call) -> Tensor:
     Outputs are long-tailed, so that an 8-bit payload loses more than rounding to bfloat16 does.
     """
     rows = "T" if call.regime is None else _received(call)
-    return in_regime(call, "expert_outputs", call.long_tailed("expert_outputs", (rows, "N")))
+    outputs = in_regime(call, "expert_outputs", call.long_tailed("expert_outputs", (rows, "N")))
+    return _with_zero_edges(call, outputs) if call.setting("edges", "usual") == "zero" else outputs
+
+
+def _with_zero_edges(call: Call, outputs: Tensor) -> Tensor:
+    """`outputs`, where the first and last row that an expert received from a rank are zero."""
+    counts = draw_counts(call).view(call.world_size, call.world_size, -1)[:, call.rank].t().flatten()
+    ends = counts[counts > 0].cumsum(dim=0).to(outputs.device)
+    outputs[ends - 1] = 0
+    outputs[ends[:-1]] = 0
+    outputs[:1] = 0
+    return outputs
 
 
 def _received(call: Call) -> int:

@@ -1,6 +1,6 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES, of_tensor
 from problems.spec.schema import (
     EXACT,
@@ -193,13 +193,15 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_choices",
-            words="every token chose one to four experts, and tokens, experts and columns are other numbers than usual",
+            words="every token chose one to eight experts, tokens, experts and columns are other numbers than usual, "
+            "and the first and last outputs of each expert may be zero",
             dims={
-                "topk": Whole(low=1, high=4),
-                "M": Whole(low=13, high=61),
-                "N": Extent(low=48, high=256, of=16),
+                "topk": Whole(low=1, high=8),
+                "M": Whole(low=13, high=131),
+                "N": Extent(low=48, high=512, of=16),
                 "E": Extent(low=8, high=256, of=8),
             },
+            settings={"edges": Among(options=("usual", "zero"))},
             derive=_routed,
         ),
         Regime(
@@ -220,6 +222,6 @@ PROBLEM = Problem(
         "Every token chooses `topk` different experts, and all ranks have equally many tokens, at least 13 each.",
         "`topk` lies between 1 and 8. `M` may be odd.",
         "A rank's experts may have received no row, or more rows than the rank sent.",
-        "Weights may be negative, and need not add up to 1.",
+        "Weights may be negative, and need not add up to 1. They are at most 1e9 in size.",
     ),
 )
