@@ -48,9 +48,20 @@ def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """All new parameters W1, b1, W2, b2, and the rank's part of the new moments."""
+    w, m, v = state(call)
+    return after(call, w, m, v, mlp_step.mean_gradient(call, w))
+
+
+def state(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Rank 0's parameters, and all first and second moments, flat."""
     w = mlp_step.flat(mlp_step.parameters(call.at_rank(0)))
     every = [moments(call.at_rank(rank)) for rank in range(call.world_size)]
     m, v = (torch.cat(parts) for parts in zip(*every, strict=True))
-    w, m, v = mlp_step.adam(w, m, v, mlp_step.mean_gradient(call, w), hyperparameters(call))
+    return w, m, v
+
+
+def after(call: Call, w: Tensor, m: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """The outputs of the rank after a step from this state with this mean gradient, all flat."""
+    w, m, v = mlp_step.adam(w, m, v, gradient, hyperparameters(call))
     part = slice(call.rank * call.dims["part"], (call.rank + 1) * call.dims["part"])
     return (*mlp_step.unflat(w, call), m[part].clone(), v[part].clone())

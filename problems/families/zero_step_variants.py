@@ -31,6 +31,7 @@ def train(
     y: Tensor,
     *rest: Any,
     width: torch.dtype = torch.float32,
+    optimizer: torch.dtype | None = None,
     reduces: bool = True,
     scale: float = 1.0,
     is_corrected: bool = True,
@@ -42,7 +43,7 @@ def train(
     least_correction: float = 0.0,
     passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    """The whole step, written out, in `width`, with the optimizer in another one; other arguments make it wrong."""
     parameters, (m, v), (lr, beta1, beta2, eps, step) = rest[:4], rest[4:6], rest[6:]
     shapes = [parameter.shape for parameter in parameters]
     flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
@@ -51,10 +52,11 @@ def train(
     gradient = bent(backward(X.to(width), y.to(width), *wide, passes_at_zero=passes_at_zero)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
-    g, w = (vector.chunk(dist.get_world_size())[place].to(width) for vector in (gradient, flat))
+    own = optimizer or width
+    g, w = (vector.chunk(dist.get_world_size())[place].to(own) for vector in (gradient, flat))
     m, v = (
-        m.to(width) * keeps_moments * beta1 + (1 - beta1) * g,
-        second_moment(v.to(width) * keeps_moments, g, beta2, by_ratio=by_ratio),
+        m.to(own) * keeps_moments * beta1 + (1 - beta1) * g,
+        second_moment(v.to(own) * keeps_moments, g, beta2, by_ratio=by_ratio),
     )
     first = correction(beta1, step)
     second = correction(beta2, step, least=least_correction) if is_corrected else 1
@@ -82,6 +84,7 @@ def own_part_only(*arguments: Any) -> tuple[Tensor, ...]:
 HONEST = {
     "float32": train,
     "rounded_each_step": partial(train, width=torch.bfloat16),
+    "float32_optimizer": partial(train, width=torch.bfloat16, optimizer=torch.float32),
 }
 MUTANTS = {
     "not_updated": partial(train, updates=False),

@@ -7,6 +7,7 @@ import pytest
 
 from problems import registry
 from problems.families import expert_routing
+from problems.harness.calibration import honest_programs
 from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
 from problems.harness.trials import Trial, attempt, call_of
@@ -87,6 +88,21 @@ def test_gradients_of_attention_have_room_where_all_scores_are_alike(pools: Pool
         )
         outcomes = pools.of(2).run(attempt, trial)
         assert max(found.max_error for outcome in outcomes for found in outcome.comparisons) < 1 / 2, program
+
+
+@pytest.mark.parametrize(
+    ("regime", "index", "key"),
+    [
+        ("no_memory", 9969, "3b9913b8679922d603f12a1dabf1a003cee80a7beaf68948fb0e592a3b0f2191"),
+        ("no_memory", 4756, "128025a1dda95059211f09bca3568c1b62a42c3fd3ecf812a7efbb08d0560ab1"),
+        ("", 5692, "a259a4cbe7dc6bc1ec60d181694377c29dc316a464395006e030d90c525f748c"),
+    ],
+)
+def test_steps_have_room_where_gradients_of_ranks_cancel(pools: Pools, regime: str, index: int, key: str):
+    # Gradients of 79 and -79 differ by their roundings alone, which Adam made a step of: 1 call of 2000 was refused.
+    for program in honest_programs(load("ddp")):
+        trial = Trial(slug="ddp", program=program, key=bytes.fromhex(key), index=index, regime=regime)
+        assert [found for found in pools.of(2).run(attempt, trial) if not found.passed] == [], program
 
 
 def _near_a_bound(ranks: Ranks, slug: str, size: SizeName) -> list[tuple[int, int, Margin]]:

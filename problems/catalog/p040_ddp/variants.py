@@ -43,6 +43,7 @@ def train(
     y: Tensor,
     *rest: Any,
     width: torch.dtype = torch.float32,
+    optimizer: torch.dtype | None = None,
     reduce: Reduce = _summed,
     is_corrected: bool = True,
     counts: tuple[bool, bool, bool] = (True, True, True),
@@ -52,7 +53,7 @@ def train(
     least_correction: float = 0.0,
     passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    """The whole step, written out, in `width`, with the optimizer in another one; other arguments make it wrong."""
     state, (lr, beta1, beta2, eps, step) = [tensor.clone() for tensor in rest[:12]], rest[12:]
     for place, tensor in enumerate(state):
         if broadcasts or place < 4:
@@ -60,6 +61,7 @@ def train(
     wide = [tensor.to(width) * counts[place // 4] for place, tensor in enumerate(state)]
     flat = backward(X.to(width), y.to(width), *wide[:4], passes_at_zero=passes_at_zero)
     gradients = [reduce(bent(part).contiguous()) for part in cut(flat, [tensor.shape for tensor in wide[:4]])]
+    wide, gradients = ([tensor.to(optimizer or width) for tensor in some] for some in (wide, gradients))
     ws, ms, vs = [], [], []
     for w, m, v, g in zip(wide[:4], wide[4:8], wide[8:], gradients, strict=True):
         ms.append(m * beta1 + (1 - beta1) * g)
@@ -87,6 +89,7 @@ def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
 HONEST = {
     "float32": train,
     "rounded_each_step": partial(train, width=torch.bfloat16),
+    "float32_optimizer": partial(train, width=torch.bfloat16, optimizer=torch.float32),
     "gathered": partial(train, width=torch.bfloat16, reduce=_gathered),
 }
 MUTANTS = {

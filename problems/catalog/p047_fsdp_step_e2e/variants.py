@@ -35,6 +35,7 @@ def train(
     v: Tensor,
     *numbers: float,
     width: torch.dtype = torch.float32,
+    optimizer: torch.dtype | None = None,
     reduces: bool = True,
     scale: float = 1.0,
     is_corrected: bool = True,
@@ -46,14 +47,14 @@ def train(
     least_correction: float = 0.0,
     passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    """The whole step, written out, in `width`, with the optimizer in another one; other arguments make it wrong."""
     lr, beta1, beta2, eps, weight_decay, step = numbers
     wide = [parameter.to(width) for parameter in cut(gathered(shard), [torch.Size(shape) for shape in shapes])]
     gradient = bent(backward(X.to(width), y.to(width), *wide, passes_at_zero=passes_at_zero)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
-    g = gradient.chunk(dist.get_world_size())[place].to(width)
-    w, m, v = (tensor.to(width) for tensor in (shard, m * keeps_moments, v * keeps_moments))
+    g = gradient.chunk(dist.get_world_size())[place].to(optimizer or width)
+    w, m, v = (tensor.to(optimizer or width) for tensor in (shard, m * keeps_moments, v * keeps_moments))
     m, v = m * beta1 + (1 - beta1) * g, second_moment(v, g, beta2, by_ratio=by_ratio)
     second = correction(beta2, step, least=least_correction) if is_corrected else 1
     update = m / correction(beta1, step) / ((v / second).sqrt() + eps)
@@ -84,6 +85,7 @@ def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
 HONEST = {
     "float32": train,
     "rounded_each_step": partial(train, width=torch.bfloat16),
+    "float32_optimizer": partial(train, width=torch.bfloat16, optimizer=torch.float32),
 }
 MUTANTS = {
     "shards_kept": shards_kept,
