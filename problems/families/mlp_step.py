@@ -40,7 +40,10 @@ def data(call: Call) -> tuple[Tensor, Tensor]:
     targets += call.normal("target centre", (1, "d_out"), std=0.3, dtype=torch.float32)
     samples, targets = (features * scales).to(call.dtype), targets.to(call.dtype)
     if _is_at_the_kink(call):
-        samples[: len(samples) // 2] = 0.0
+        half = len(samples) // 2
+        last = half // 2 if call.setting("samples", "") == "outer_zero" else 0
+        samples[: half - last] = 0.0
+        samples[len(samples) - last :] = 0.0
     samples /= _larger(call)
     if call.setting("values", "") == "one_rank":
         samples = in_regime(call, "X_local", samples)
@@ -55,7 +58,7 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
     """
     inner, outer = (call.dims[name] ** -0.5 for name in ("d_in", "hidden"))
     return [
-        call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared).mul_(_larger(call)),
+        call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared).mul_(_larger(call) * (not _is_off(call))),
         call.normal("b1", SHAPES["b1"], std=0.0 if _is_at_the_kink(call) else 0.2 * inner, shared=shared),
         _last(call, "W2", call.long_tailed("W2", SHAPES["W2"], std=outer, shared=shared)),
         _last(call, "b2", call.normal("b2", SHAPES["b2"], std=0.2 * inner, shared=shared)),
@@ -67,9 +70,14 @@ def _larger(call: Call) -> float:
     return LARGEST if call.setting("weights", "") == "huge" else 1.0
 
 
+def _is_off(call: Call) -> bool:
+    """Whether the first layer's weights are zero in this call."""
+    return bool(call.setting("weights", "") == "zero")
+
+
 def _is_at_the_kink(call: Call) -> bool:
     """Whether zeros go into relu in this call."""
-    return bool(call.setting("samples", "") == "half_zero")
+    return call.setting("samples", "") in ("half_zero", "outer_zero")
 
 
 def _last(call: Call, name: str, parameter: Tensor) -> Tensor:
@@ -90,12 +98,13 @@ def exp_avg(call: Call, name: str, symbols: tuple[str | int, ...], *, shared: bo
 def exp_avg_sq(call: Call, name: str, symbols: tuple[str | int, ...], *, shared: bool = False) -> Tensor:
     """A second moment, positive: after one decay about as large as what the new gradient adds."""
     draw = call.normal(name, symbols, std=0.7, dtype=torch.float32, shared=shared).exp_()
-    return moment(call, draw.mul_(0.1 * gradient_unit(call) ** 2).to(call.dtype))
+    return moment(call, draw.mul_(0.1 * gradient_unit(call) ** 2).to(call.dtype), is_second=True)
 
 
-def moment(call: Call, drawn: Tensor) -> Tensor:
-    """A moment as the call's regime has it: zeros before the first step."""
-    return torch.zeros_like(drawn) if call.setting("moments", "") == "zero" else drawn
+def moment(call: Call, drawn: Tensor, *, is_second: bool = False) -> Tensor:
+    """A moment as the call's regime has it: zeros before the first step, or where only second ones are zero."""
+    zero = ("zero", "second_zero") if is_second else ("zero",)
+    return torch.zeros_like(drawn) if call.setting("moments", "") in zero else drawn
 
 
 def hyperparameters(call: Call, *, unit: float, spread: float, weight_decay: float = 0.0) -> Hyperparameters:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import ONE_RANK_HAS_VALUES
 from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
 
@@ -40,11 +40,11 @@ STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.IN
 NO_MOMENTUM = Regime(
     name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
 )
-# The second moment is the square of the gradient.
+# The second moment is the square of the gradient; the first moment may have another sign.
 NO_MEMORY = Regime(
     name="no_memory",
-    words="beta1 and beta2 are 0",
-    settings={"beta1": 0.0, "beta2": 0.0},
+    words="beta2 is 0, and so is beta1 in most calls",
+    settings={"beta1": Real(low=0.0, high=0.6, often=(0.0,)), "beta2": 0.0},
     narrow="nothing_where_a_number_is_zero",
 )
 
@@ -55,7 +55,12 @@ NUMBERS_OF_ADAM = (
     Regime(
         name="late_step",
         words="step is 100 or more, beta1 is 0.6 and beta2 is 0.95",
-        settings={"step": Whole(low=100, high=10_000_000), "beta1": 0.6, "beta2": 0.95},
+        # Some are beyond 16 bits, where these would take them for the first steps.
+        settings={
+            "step": Whole(low=100, high=10_000_000, often=(65_537, 65_538, 65_539, 131_073)),
+            "beta1": 0.6,
+            "beta2": 0.95,
+        },
     ),
     # Beside it a learning rate that shows, unlike that of the default numbers.
     Regime(
@@ -77,7 +82,12 @@ NUMBERS_OF_ADAM = (
     Regime(
         name="slow_decay",
         words="step is 10,000 or more, beta1 is 0.9, beta2 is 0.9999 and eps is 1e-8, while lr is as in timed calls",
-        settings={"step": Whole(low=10_000, high=20_000), "beta1": 0.9, "beta2": 0.9999, "eps": 1e-8},
+        settings={
+            "step": Whole(low=10_000, high=10_000_000, often=(12_000, 16_000, 20_000, 32_769, 65_537, 65_538, 131_073)),
+            "beta1": 0.9,
+            "beta2": 0.9999,
+            "eps": 1e-8,
+        },
     ),
     Regime(
         name="default_numbers",
@@ -89,15 +99,16 @@ NUMBERS_OF_ADAM = (
 """Regimes of numbers that every problem with a step of Adam has."""
 FIRST_STEP = Regime(
     name="first_step",
-    words="step is 1 and all moments are zero",
-    settings={"step": 1, "moments": "zero"},
+    words="all moments are zero, as before a first step, while step is often 1 and at most 50",
+    settings={"step": Whole(low=1, high=50, often=(1, 1, 1, 1)), "moments": "zero"},
     # A step is then the sign of a gradient, also of one that is rounding alone.
     apart=("default_decays", "default_numbers"),
 )
 AT_THE_KINK = Regime(
     name="at_the_kink",
-    words="half of each rank's samples and all of b1 are zero, where the derivative of relu counts as 0",
-    settings={"samples": "half_zero"},
+    words="half of each rank's samples (the first, or both the first and the last ones) and all of b1 are zero, where "
+    "the derivative of relu counts as 0",
+    settings={"samples": Among(options=("outer_zero", "half_zero"))},
 )
 
 
@@ -111,7 +122,7 @@ def odd_parts(dims: Dims, world_size: int) -> Dims:
 ODD_SIZES = Regime(
     name="odd_sizes",
     words="numbers of samples and widths are other ones, no multiples of a tile",
-    dims={"chunk": Extent(low=17, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=48, of=16)},
+    dims={"chunk": Extent(low=8, high=150), "d_in": Extent(low=15, high=150), "d_out": Extent(low=16, high=48, of=16)},
     derive=odd_parts,
 )
 REGIMES = (
@@ -129,15 +140,15 @@ REGIMES = (
     ),
     Regime(
         name="zero_gradients",
-        words="targets, the last layer and all moments are zero, and so are gradients",
-        settings={"values": "zero", "moments": "zero"},
+        words="targets, the last layer and moments (all, or the second ones) are zero, and so are gradients",
+        settings={"values": "zero", "moments": Among(options=("second_zero", "zero"))},
         hides=True,
         narrow="divides_by_the_largest",
     ),
     Regime(
         name="huge_weights",
-        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller",
-        settings={"weights": "huge"},
+        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller; or W1 is zero",
+        settings={"weights": Among(options=("zero", "huge"))},
         # Together, a first second moment of W1 would be below the least number of bfloat16.
         apart=("tiny_gradients",),
     ),
@@ -152,13 +163,14 @@ INVARIANTS_OF_ADAM = (
     "Values are finite.",
     "Second moments are not negative.",
     "`beta1` and `beta2` lie from 0 to below 1.",
-    "`eps` is above zero, and `lr` is not negative.",
+    "`eps` is at least 1e-14, and `lr` is not negative.",
     "`step` is from 1 to 10,000,000.",
     "`beta1` is at most 0.9 and `beta2` at most 0.9999.",
 )
 """What every step of Adam here keeps to, whatever it updates."""
 INVARIANTS = (
     *INVARIANTS_OF_ADAM,
+    "No element of `X_local` is above 65,504 in size.",
     "All ranks have equally many samples, at least 8; their number may be odd.",
     "`d_in` is at least 15 and `hidden` at least 31; both may be odd.",
 )

@@ -34,8 +34,8 @@ def odd_network(dims: Dims, _world_size: int) -> Dims:
 ODD_SIZES = replace(
     mlp.ODD_SIZES,
     dims={
-        "chunk": Extent(low=17, high=150),
-        "d_in": Extent(low=15, high=70),
+        "chunk": Extent(low=8, high=150),
+        "d_in": Extent(low=15, high=150),
         "hidden": Extent(low=31, high=130),
         "d_out": Extent(low=13, high=40),
     },

@@ -15,11 +15,14 @@ def make_inputs(call: Call) -> Arguments:
     style = call.setting("parameters", "")
     second = call.normal("exp_avg_sq", ("P",), std=0.7, dtype=torch.float32).exp_().mul_(0.1 * magnitude(call) ** 2)
     given = hyperparameters(call)
+    gradient = in_regime(call, "grad_shard", call.normal("grad_shard", ("P",)))
+    if call.setting("first_half", "") == "zero":
+        gradient[: len(gradient) // 2] = 0.0
     return {
-        "grad_shard": in_regime(call, "grad_shard", call.normal("grad_shard", ("P",))),
+        "grad_shard": gradient,
         "master_shard": call.long_tailed("master_shard", ("P",)).mul_(_SIZES.get(style, 1.0)),
         "exp_avg": mlp_step.moment(call, call.normal("exp_avg", ("P",), std=0.25 * magnitude(call))),
-        "exp_avg_sq": mlp_step.moment(call, second.to(call.dtype)),
+        "exp_avg_sq": mlp_step.moment(call, second.to(call.dtype), is_second=True),
         "lr": given.lr,
         "beta1": given.beta1,
         "beta2": given.beta2,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec.ranges import Extent
-from problems.spec.regimes import ONE_RANK_HAS_VALUES, of_tensor, other_extents
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import ONE_RANK_HAS_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -123,11 +123,15 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zero_gradients",
-            words="gradients and moments are zero",
-            settings={"values": "zero", "moments": "zero"},
+            words="gradients and moments (all, or the second ones) are zero",
+            settings={"values": "zero", "moments": Among(options=("second_zero", "zero"))},
             hides=True,
         ),
-        *of_tensor("grad_shard", ONE_RANK_HAS_VALUES),
+        replace(
+            ONE_RANK_HAS_VALUES,
+            words="all values of grad_shard are zero on every rank but one, where the first half of them may be",
+            settings={"values": "one_rank", "first_half": Among(options=("zero", "kept"))},
+        ),
         Regime(
             name="huge_parameters",
             words="parameters are around ten million, beyond the range of float16, and lr is as much larger",
