@@ -40,10 +40,10 @@ STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.IN
 NO_MOMENTUM = Regime(
     name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
 )
-# The second moment is the square of the gradient; the first moment may have another sign.
+# The second moment is the square of the gradient; the first one may have another sign.
 NO_MEMORY = Regime(
     name="no_memory",
-    words="beta2 is 0, and so is beta1 in most calls",
+    words="beta2 is 0, and beta1 is 0 or at most 0.6",
     settings={"beta1": Real(low=0.0, high=0.6, often=(0.0,)), "beta2": 0.0},
     narrow="nothing_where_a_number_is_zero",
 )
