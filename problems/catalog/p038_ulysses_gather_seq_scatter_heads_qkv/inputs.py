@@ -30,10 +30,11 @@ def _unpadded(call: Call) -> int:
 
 
 def _in_regime(call: Call, positions: str) -> int:
-    """0; a number within the first shard that is no multiple of W; or a multiple of W below that of all positions."""
+    """0; a number that is no multiple of W, if few within the first shard; or a multiple of W below all positions."""
     if positions == "all":
         return 0
-    is_multiple = positions == "multiple"
-    high = max(2, call.dims["T"]) if is_multiple else (call.dims["T"] - 1) // call.world_size + 1
+    is_multiple, length = positions == "multiple", call.dims["T"]
+    high = {"multiple": max(2, length), "few": (length - 1) // call.world_size + 1, "any": length}[positions]
     steps = int(call.integers("regime's positions", (), low=int(is_multiple), high=high, shared=True))
-    return call.world_size * steps + (not is_multiple)
+    beyond = call.integers("regime's beyond", (), low=1, high=call.world_size, shared=True) if positions == "any" else 1
+    return call.world_size * steps + (0 if is_multiple else int(beyond))

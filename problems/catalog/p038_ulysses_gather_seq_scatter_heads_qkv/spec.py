@@ -121,8 +121,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="mostly_padding",
-            words="the true positions end within the first rank's: all others hold padding",
-            settings={"positions": "few"},
+            words="the true positions end within the first rank's, so that all others hold padding (few), or anywhere",
+            settings={"positions": Among(options=("few", "any"))},
         ),
         Regime(
             name="multiple_of_ranks",
@@ -137,7 +137,7 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="batch, positions and features are other numbers of them; a rank may have one of each",
-            settings={"part": Extent(low=1, high=49)},
+            settings={"part": Extent(low=1, high=260)},
             dims={"B": Whole(low=1, high=3), "T": Extent(low=1, high=48)},
         ),
         Regime(
