@@ -20,6 +20,16 @@ def sized_by_field(call: Call, fields: Tensor) -> Tensor:
     return fields * exponents.exp2().view(*batch, 1, 1).to(fields.dtype)
 
 
+def with_zero_field(call: Call, fields: Tensor) -> Tensor:
+    """`fields` (..., H, L); in a regime the first of several, or the last, is zero."""
+    place = {"first": 0, "last": -1}.get(call.setting("zero_field", ""))
+    if place is None or fields.shape[:-2].numel() == 1:
+        return fields
+    fields = fields.clone()
+    fields.flatten(0, -3)[place] = 0.0
+    return fields
+
+
 def one_step_for_all(tensor: Tensor) -> Tensor:
     """`tensor` in steps of a billionth of its largest number, as a wrong program may send it."""
     parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import log2
 
-from problems.families.fields_spec import ANY_SIZES, sizes_by_field
+from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, with_a_zero_field
 from problems.spec.ranges import Extent
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -149,7 +149,9 @@ PROBLEM = Problem(
         Regime(name="axes_from_the_end", words="`dim` is (-2, -1)", settings={"dim": (-2, -1)}),
         *FLOAT32_VALUES,
         sizes_by_field(_BY_ELEMENT),
-        other_extents(B=Extent(high=24), H=Extent(low=8, high=96, of=8), L=Extent(low=16, high=160, of=8), derive=_cut),
+        with_a_zero_field(
+            other_extents(B=Extent(high=24), H=Extent(low=2, high=96), L=Extent(low=2, high=160), derive=_cut)
+        ),
         long_extent(
             "long_rows",
             B=Extent(high=2),
@@ -160,7 +162,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        FINITE.format("a field"),
         "`group` is None, the world group.",
         "Both axes of `dim` count from the front, or both from the end.",
         "`s` is the size of the fields. H and L are any multiples of the world size, whatever their prime factors.",

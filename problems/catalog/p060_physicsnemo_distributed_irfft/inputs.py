@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.families.fields import sized_by_field
+from problems.families.fields import sized_by_field, with_zero_field
 from problems.inputs.regime_values import in_regime
 from problems.inputs.values import Arguments, Call
 
@@ -30,7 +30,7 @@ def fields(call: Call) -> Tensor:
     drawn = call.long_tailed("fields", ("B", "C", "H", "L"), dtype=torch.float32, shared=True)
     if _is_even(call):
         drawn = drawn[..., :1, :].expand_as(drawn).contiguous()
-    return in_regime(call, "fields", sized_by_field(call, drawn))
+    return in_regime(call, "fields", with_zero_field(call, sized_by_field(call, drawn)))
 
 
 def _is_even(call: Call) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import lcm, log2
 
-from problems.families.fields_spec import ANY_SIZES, sizes_by_field
+from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, with_a_zero_field
 from problems.spec.ranges import Extent
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -171,12 +171,14 @@ PROBLEM = Problem(
             narrow="nothing_where_zero",
         ),
         sizes_by_field(_BY_ROW),
-        other_extents(
-            B=Extent(high=5),
-            C=Extent(high=5),
-            H=Extent(low=8, high=96, of=8),
-            L=Extent(low=16, high=160, of=8),
-            derive=_cut,
+        with_a_zero_field(
+            other_extents(
+                B=Extent(high=5),
+                C=Extent(high=5),
+                H=Extent(low=2, high=96),
+                L=Extent(low=2, high=160),
+                derive=_cut,
+            )
         ),
         long_extent(
             "long_rows",
@@ -189,7 +191,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        FINITE.format("a field's whole spectrum"),
         "`group` is None, the world group.",
         "`s` is the size of the fields, never None. H and L are even, and multiples of the world size.",
         ANY_SIZES,
