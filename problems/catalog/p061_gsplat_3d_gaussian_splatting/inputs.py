@@ -31,6 +31,7 @@ _RADIUS_MARGIN = (2e-3, 1e-5)
 _BALL_MARGIN = (2e-3, 2e-6)
 """The same where all that is large is a ball, whose radius in float32 is within 5e-7."""
 _DEPTH_MARGIN = 1e-3
+_FARTHEST = 1e10
 _BORDER_MARGIN = 2e-2
 
 
@@ -66,7 +67,15 @@ def make_inputs(call: Call) -> Arguments:
 def limits(call: Call) -> dict[str, float]:
     """What is added to the spread in the image, and between which depths Gaussians are visible."""
     usual = {"eps2d": EPS2D, "near_plane": NEAR_PLANE, "far_plane": FAR_PLANE}
-    return {name: float(call.setting(name, value)) for name, value in usual.items()}
+    drawn = {name: float(call.setting(name, value)) for name, value in usual.items()}
+    unit = _unit(call)
+    planes = {"near_plane": unit * drawn["near_plane"], "far_plane": min(unit * drawn["far_plane"], _FARTHEST)}
+    return drawn if unit == 1.0 else {**drawn, **planes}
+
+
+def _unit(call: Call) -> float:
+    """By what a regime multiplies all lengths: a power of two, so that images are what they were."""
+    return float(call.setting("unit", 1.0))
 
 
 def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], Projected]:
@@ -84,10 +93,13 @@ def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Te
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
-    drawn["quats"] *= _factors(call, "lengths", lowest=-6.0, highest=6.0)
+    if call.setting("lengths", None) is not None:
+        drawn["quats"] = torch.nn.functional.normalize(drawn["quats"], dim=1)
+    drawn["quats"] *= _factors(call, "lengths", lowest=-7.99, highest=7.99)
     drawn["scales"] *= _factors(call, "sizes", lowest=-4.0, highest=0.0)
     if call.setting("some", None) == "large":
         _enlarge_some(call, drawn)
+    drawn |= {name: drawn[name] * _unit(call) for name in ("means", "scales")}
     drawn |= {name: copied(call, name, drawn[name]) for name in ("opacities", "colors")}
     if call.setting("magnitudes", None) == "spread":
         drawn |= {name: drawn[name] * _signs(call, drawn[name]) for name in ("opacities", "colors")}
@@ -149,9 +161,11 @@ def every_camera(call: Call) -> tuple[Tensor, Tensor]:
     viewmats[:, :3, :3] = torch.stack([right, torch.linalg.cross(forward, right), forward], dim=1)
     viewmats[:, :3, 3] = draw[:, 6:] * 0.05
     viewmats[:, 2, 3] += _DISTANCE
-    if call.setting("cameras", None) == "one_rank":
-        looks_away = torch.arange(len(draw), device=call.device) // cameras != owner(call)
+    if (which := call.setting("cameras", None)) is not None:
+        place = torch.arange(len(draw), device=call.device)
+        looks_away = place // cameras != owner(call) if which == "one_rank" else place % cameras != cameras - 1
         viewmats[looks_away, 2, 3] -= 4 * _DISTANCE
+    viewmats[:, :3, 3] *= _unit(call)
     shifts = [rank.uniform("intrinsics", (cameras, 4), low=-1.0, dtype=torch.float32) for rank in ranks]
     jitter = torch.cat(shifts).double()
     width, height = call.dims["wd"], call.dims["ht"]
@@ -185,7 +199,7 @@ def project(
     return _judged(
         Projected(
             visible=(depths > near_plane) & (depths < far_plane),
-            safe=torch.minimum((depths - near_plane).abs(), (depths - far_plane).abs()) >= _DEPTH_MARGIN,
+            safe=torch.minimum((depths - near_plane).abs(), (depths - far_plane).abs()) >= _DEPTH_MARGIN * _unit(call),
             radii=spreads,
             means2d=torch.stack(means2d, dim=-1),
             depths=depths,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import SPREAD_VALUES, other_extents
 from problems.spec.schema import (
     EXACT,
@@ -59,6 +59,11 @@ def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
 def _row(name: str, *shape: str | int, dtype: str = "float32", atol: float | None = None) -> Output:
     tolerance = EXACT if atol is None else Tolerance(atol=atol, rtol=atol, rms=None, calibration=_CALIBRATION)
     return Output(name=name, shape=("received", *shape), dtype=dtype, placement=Placement.PER_RANK, tolerance=tolerance)
+
+
+def _of_cameras(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where a regime sets how many cameras all ranks have, rounded up."""
+    return {**dims, "Cl": -(-dims["all_cameras"] // world_size)}
 
 
 PROBLEM = Problem(
@@ -168,8 +173,12 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="far_away",
-            words="near_plane and far_plane are other ones",
-            settings={"near_plane": Real(low=0.5, high=2.0), "far_plane": Real(low=3.0, high=1e10, by_size=True)},
+            words="near_plane and far_plane are other ones, in a scene and from cameras that are `unit` times as large",
+            settings={
+                "near_plane": Real(low=0.5, high=2.0),
+                "far_plane": Real(low=3.0, high=1e10, by_size=True),
+                "unit": Among(options=("1", "256", "1048576")),
+            },
             narrow="usual_numbers",
         ),
         Regime(
@@ -191,7 +200,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_lengths",
-            words="quaternions have lengths around 1e-6 to 1e6",
+            words="quaternions have lengths from 1e-8 to 1e8",
             settings={"lengths": "any"},
         ),
         Regime(
@@ -202,9 +211,10 @@ PROBLEM = Problem(
         # Not fewer Gaussians: means near an image's corner are held to the size of those of all.
         other_extents(
             n=Extent(low=100, high=400),
-            Cl=Extent(low=1, high=3),
-            wd=Extent(low=32, high=150),
-            ht=Extent(low=32, high=150),
+            all_cameras=Extent(low=1, high=40),
+            wd=Extent(low=32, high=5000),
+            ht=Extent(low=32, high=5000),
+            derive=_of_cameras,
         ),
         Regime(
             name="nothing_visible",
@@ -214,8 +224,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="one_rank_sees",
-            words="one rank's cameras look at the scene, and all others see nothing",
-            settings={"cameras": "one_rank"},
+            words="one rank's cameras look at the scene, or each rank's last one (last), and all others see nothing",
+            settings={"cameras": Among(options=("one_rank", "last"))},
         ),
         Regime(
             name="transparent",
