@@ -107,18 +107,24 @@ def in_score_regime(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Te
     One channel is alike in all of them and adds the same to every score, but for its sign; or keys are so much longer,
     and queries so much shorter, that scores are what they usually are.
     """
-    if (scores := call.setting("scores", None)) is not None:
-        tensor[..., 0] = common_factor(scores, tensor.shape[-1], are_keys=are_keys)
+    if call.setting("scores", None) is not None:
+        tensor[..., 0] = common_factor(call, tensor.shape[-1], are_keys=are_keys)
         tensor[:, _turned(call, tensor.shape[1])][..., 0] *= -1
-    if call.setting("keys", None) == "huge":
-        tensor *= LARGEST if are_keys else 1 / LARGEST
+    if (keys := call.setting("keys", None)) is not None:
+        tensor *= LARGEST if are_keys == (keys == "huge") else 1 / LARGEST
     return tensor
 
 
-def common_factor(scores: str, size: int, *, are_keys: bool) -> float:
-    """What a channel of queries or keys is in a regime that adds the same to all `scores` of heads of `size`."""
-    factor: float = (abs(_ADDED[scores]) * size**0.5) ** 0.5
-    return -factor if are_keys and _ADDED[scores] < 0 else factor
+def common_factor(call: Call, size: int, *, are_keys: bool) -> float:
+    """What a channel of queries or keys is in a regime that adds the same to all scores of heads of `size`."""
+    usual = _ADDED[call.setting("scores", "")]
+    factor: float = (call.setting("added", abs(usual)) * size**0.5) ** 0.5
+    return -factor if are_keys and usual < 0 else factor
+
+
+def are_far(call: Call) -> bool:
+    """Whether the call has scores whose exponentials float64 may not hold."""
+    return call.setting("added", None) is not None
 
 
 def _turned(call: Call, positions: int) -> slice:
@@ -133,11 +139,11 @@ def _turned(call: Call, positions: int) -> slice:
 
 def with_negative_scores(call: Call, w_qkv: Tensor, *, heads: int) -> Tensor:
     """`w_qkv` of a layer; in a regime such that the last channel of tokens, 1 or -1, decides what scores are near."""
-    if (scores := call.setting("scores", None)) is not None:
+    if call.setting("scores", None) is not None:
         by_part = w_qkv.view(3, heads, -1, w_qkv.shape[1])
         by_part[:2, :, 0] = 0.0
         for part, are_keys in enumerate((False, True)):
-            by_part[part, :, 0, -1] = common_factor(scores, by_part.shape[2], are_keys=are_keys)
+            by_part[part, :, 0, -1] = common_factor(call, by_part.shape[2], are_keys=are_keys)
     return w_qkv
 
 
@@ -149,12 +155,45 @@ def with_ones(call: Call, tokens: Tensor) -> Tensor:
     return tokens
 
 
+def positions_factor(call: Call) -> float:
+    """By what a regime multiplies tokens, a power of two; `for_positions` takes it from the weights they first meet."""
+    return {"huge": LARGEST, "tiny": 1 / LARGEST}.get(call.setting("positions", ""), 1.0)
+
+
+def for_positions(call: Call, w_qkv: Tensor) -> Tensor:
+    """`w_qkv` of a layer whose tokens, or whose queries beside its keys, a regime has huge or tiny."""
+    w_qkv = w_qkv / positions_factor(call)
+    if call.setting("positions", None) == "queries":
+        queries, keys, _ = w_qkv.chunk(3)
+        queries *= LARGEST
+        keys /= LARGEST
+    return w_qkv
+
+
+def zeroed(call: Call, tokens: Tensor) -> Tensor:
+    """`tokens` (B, n, D); zeros where a regime has all of them zero, or the first."""
+    if call.setting("values", None) != "zero":
+        return tokens
+    return tokens.index_fill(1, torch.zeros(1, dtype=torch.long, device=tokens.device), 0.0) * (
+        call.setting("zeros", "all") == "first"
+    )
+
+
 def layer(
-    tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, heads: int, scale: float | None, asking: slice, causal: bool
+    tokens: Tensor,
+    w_qkv: Tensor,
+    w_o: Tensor,
+    *,
+    heads: int,
+    scale: float | None,
+    asking: slice,
+    causal: bool,
+    far: bool = False,
 ) -> Tensor:
     """A layer's output (B, n, D) in float64 for the positions `asking` of `tokens` (B, S, D).
 
-    If `causal`, these are the last ones, and each sees positions up to its own; else each sees all.
+    If `causal`, these are the last ones, and each sees positions up to its own; else each sees all. If scores are
+    `far` from 0, their maximum is subtracted.
     """
     tokens = tokens.double()
     w_q, w_k, w_v = w_qkv.double().chunk(3)
@@ -163,7 +202,7 @@ def layer(
         by_head((seen @ weight.T).unflatten(2, (heads, -1)))
         for seen, weight in ((tokens[:, asking], w_q), (tokens, w_k), (tokens, w_v))
     )
-    context, _ = attend(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale, causal=causal)
+    context, _ = attend(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale, causal=causal, far=far)
     return by_position(context, heads=heads).flatten(2) @ w_o.double().T
 
 
@@ -178,7 +217,7 @@ def by_position(tensor: Tensor, *, heads: int) -> Tensor:
 
 
 def attend(
-    queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, causal: bool = True
+    queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, causal: bool = True, far: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention (heads, n, size), and for each query (heads, n) the logarithm of its sum of exponentials.
 
@@ -187,20 +226,34 @@ def attend(
 
     A block of queries meets block after block of keys: exponentials times values are summed, so are the exponentials,
     and one sum is divided by the other. No maximum is subtracted: float64 holds the exponential of a score up to 700,
-    and drawn queries and keys are too short for one beyond 300.
+    and drawn queries and keys are too short for one beyond 300. Only if scores are `far` from 0, as a regime has them,
+    is the maximum found first.
     """
     out, sums = torch.empty_like(queries), torch.empty_like(queries[:, :, :1])
     for heads, rows, seen in blocks(queries, keys, causal=causal):
         block = queries[heads, rows] * scale
         total, mass = torch.zeros_like(block), torch.zeros_like(block[:, :, :1])
+        peak = _largest(block, keys[heads], seen) if far else torch.zeros_like(mass)
         for columns, diagonal in seen:
-            weights = torch.bmm(block, keys[heads, columns].mT).exp_()
+            weights = torch.bmm(block, keys[heads, columns].mT)
+            weights = (weights.sub_(peak) if far else weights).exp_()
             if diagonal is not None:
                 weights.tril_(diagonal)
             mass += weights.sum(dim=2, keepdim=True)
             total.baddbmm_(weights, values[heads, columns])
-        out[heads, rows], sums[heads, rows] = total.div_(mass), mass
-    return out, sums.squeeze(2).log_()
+        out[heads, rows], sums[heads, rows] = total.div_(mass), mass.log_() + peak
+    return out, sums.squeeze(2)
+
+
+def _largest(queries: Tensor, keys: Tensor, seen: "Seen") -> Tensor:
+    """The largest score (heads, n, 1) of each query with the keys that it sees."""
+    largest = torch.full_like(queries[:, :, :1], -torch.inf)
+    for columns, diagonal in seen:
+        scores = torch.bmm(queries, keys[:, columns].mT)
+        if diagonal is not None:
+            scores.masked_fill_(torch.ones_like(scores[0], dtype=torch.bool).triu_(diagonal + 1), -torch.inf)
+        largest = torch.maximum(largest, scores.amax(dim=2, keepdim=True))
+    return largest
 
 
 Seen = list[tuple[slice, int | None]]

@@ -1,9 +1,10 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Real, Whole
-from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
+from problems.spec.ranges import Among, Real, Whole
+from problems.spec.schema import Argument, ArgumentKind, Dims, Hop, Regime
 from problems.spec.taxonomy import Communication
 
 SCALE_AND_CAUSAL = (
@@ -46,6 +47,9 @@ LARGE_SCORES = Regime(
     hides=True,
 )
 
+LARGER_SCORES = replace(LARGE_SCORES, settings={"scores": "large", "added": Real(low=150.0, high=760.0, by_size=True)})
+"""With what is added at the default scale, of which a call may have up to 1.25 times: scores reach nearly 1000."""
+
 NEGATIVE_SCORES = Regime(
     name="negative_scores",
     words="all scores are below -150: their exponentials are zero in float32 unless the true maximum is subtracted",
@@ -57,7 +61,7 @@ LOW_BELOW_MASKED = replace(
     NEGATIVE_SCORES,
     words="scores are below -150: their exponentials are zero in float32 unless the maximum over keys that are seen "
     "is subtracted; where causal is True, scores between a rank's first and last positions are above 150",
-    settings={"scores": "masked_high"},
+    settings={"scores": "masked_high", "added": Real(low=250.0, high=760.0, by_size=True)},
 )
 """As NEGATIVE_SCORES, for causal attention: a maximum over masked keys is far above those of early positions."""
 
@@ -69,10 +73,17 @@ HUGE_KEYS = Regime(
     narrow="in_float16",
 )
 
+UNEVEN_KEYS = replace(
+    HUGE_KEYS,
+    words=f"{HUGE_KEYS.words}, or the other way round (tiny)",
+    settings={"keys": Among(options=("huge", "tiny"))},
+)
+
 HUGE_POSITIONS = Regime(
     name="huge_positions",
-    words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
-    settings={"positions": "huge"},
+    words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller, or the "
+    "other way round (tiny), or queries are that large and keys as much smaller (queries)",
+    settings={"positions": Among(options=("huge", "tiny", "queries"))},
     apart=("large_scores", "negative_scores"),
     dtypes=("bfloat16", "float32"),
     narrow="arguments_in_float16",
@@ -85,17 +96,39 @@ MORE_HEADS = Regime(
     narrow="usual_numbers",
 )
 
-OTHER_LENGTH = Regime(
-    name="other_length",
-    words="a rank holds another number of positions",
-    dims={"S_local": Whole(low=1, high=33, often=(7, 9, 15, 17))},
-)
+
+def other_length(heads: Whole, derive: Callable[[Dims, int], Dims]) -> Regime:
+    """Another number of positions of other sequences and, of the usual size, `heads`."""
+    return Regime(
+        name="other_length",
+        words="a rank holds another number of positions, of another number of sequences, for another number of heads",
+        dims={
+            "B": Whole(low=2, high=3),
+            "S_local": Whole(low=1, high=95, often=(7, 9, 15, 17, 65)),
+            "heads_local": heads,
+        },
+        derive=derive,
+    )
+
 
 OTHER_SHAPE = Regime(
     name="other_shape",
-    words="a rank holds another number of positions, of another number of heads",
-    dims={"S_local": Whole(low=5, high=33, often=(7, 9, 15, 17)), "num_heads": Whole(low=1, high=5)},
+    words="a rank holds another number of positions, of another number of sequences and of heads",
+    dims={
+        "B": Whole(low=2, high=3),
+        "S_local": Whole(low=5, high=95, often=(7, 9, 15, 17, 65)),
+        "num_heads": Whole(low=1, high=5),
+    },
 )
+
+
+def scale_up_to(factor: float) -> str:
+    """An invariant: what `softmax_scale` may be."""
+    return f"`softmax_scale` is None, or from a hundredth of the default to {factor:g} times that."
+
+
+FINITE = "Values are finite, and so are sums of the sizes of a head's values over all positions in float32."
+"""An invariant: sums may be divided after they are taken."""
 
 SCORES = "Scores lie between -1000 and 1000."
 """An invariant: masks and first maxima may be numbers beyond."""

@@ -32,6 +32,10 @@ def make_inputs(call: Call) -> Arguments:
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """The rank's `k` and `v`, all that later ranks need of it."""
     k, v = call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
-    if call.setting("values", None) == "zero":
-        k = torch.zeros_like(k)
+    zeros = call.setting("zeros", None)
+    if zeros == "first v":
+        v[:, 0] = 0.0
+        return k, v
+    if zeros is not None:
+        return torch.zeros_like(k), v if zeros == "k" else torch.zeros_like(v)
     return attention.in_score_regime(call, k, are_keys=True), in_regime(call, "v", v)

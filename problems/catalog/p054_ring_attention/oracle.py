@@ -15,5 +15,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     shards = [keys_and_values(call.at_rank(rank)) for rank in range(seen)]
     keys, values = (attention.by_head(torch.cat(parts, dim=1)) for parts in zip(*shards, strict=True))
     scale = own["softmax_scale"] or call.dims["head_dim"] ** -0.5
-    out, _ = attention.attend(attention.by_head(own["q"]), keys, values, scale=scale, causal=own["causal"])
+    asked, far = attention.by_head(own["q"]), attention.are_far(call)
+    out, _ = attention.attend(asked, keys, values, scale=scale, causal=own["causal"], far=far)
     return (attention.by_position(out, heads=call.dims["num_heads"]).contiguous(),)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
+from problems.spec.ranges import Among
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -138,11 +139,15 @@ PROBLEM = Problem(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.STEEP_SCALE,
-        attention.LARGE_SCORES,
+        attention.LARGER_SCORES,
         attention.LOW_BELOW_MASKED,
-        attention.HUGE_KEYS,
+        attention.UNEVEN_KEYS,
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
-        *of_tensor("k and v", ZERO_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of k are zero, or of k and v, or those of v at each rank's first position",
+            settings={"values": "zero", "zeros": Among(options=("k", "first v", "k and v"))},
+        ),
         # Where it were causal, ranks before the one with values would be right to return zeros.
         replace(
             ONE_RANK_HAS_VALUES,
@@ -152,8 +157,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
-        "`softmax_scale` is None, or positive and at most 8 times the default.",
-        "Values are finite.",
+        attention.scale_up_to(8),
+        attention.FINITE,
         attention.SCORES,
         "`group` is None, the world group.",
         "A rank holds at least one position, of at least one head. Neither number need be even.",

@@ -1,6 +1,5 @@
 """Arguments of one rank for one call."""
 
-import torch
 from torch import Tensor
 
 from problems.families import attention
@@ -32,14 +31,8 @@ def hidden_states(call: Call, *, context: int) -> Tensor:
     drawn = call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
     if copies(call):
         return attention.marked(drawn, None if context else odd_values(call, "regime's first", ("B", "D"), shared=True))
-    if are_huge(call):
-        return drawn * LARGEST
-    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else attention.with_ones(call, drawn)
-
-
-def are_huge(call: Call) -> bool:
-    """Whether positions are large in this call, and the weights that they first meet as much smaller."""
-    return bool(call.setting("positions", "") == "huge")
+    drawn *= attention.positions_factor(call)
+    return attention.zeroed(call, attention.with_ones(call, drawn))
 
 
 def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
@@ -50,8 +43,9 @@ def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
     w_qkv, w_o = attention.draw_layer(
         call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
     )
-    if are_huge(call):
-        w_qkv /= LARGEST
+    w_qkv = attention.for_positions(call, w_qkv)
+    if call.setting("value_rows", None) == "huge":
+        w_qkv[2 * call.dims["features"] :] *= LARGEST
     if call.setting("values", "") == "one_rank" and tensor != owner(call) % call.dims["tp_size"]:
         w_o.zero_()
     return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)

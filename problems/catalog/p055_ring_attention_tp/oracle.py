@@ -20,5 +20,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     for tensor in range(tensors):
         w_qkv, w_o = weights(call, tensor=tensor)
         heads = number_of_heads(call) // tensors
-        out += attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
+        out += attention.layer(
+            tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal, far=attention.are_far(call)
+        )
     return (out,)

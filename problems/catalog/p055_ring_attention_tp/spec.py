@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -53,6 +54,14 @@ def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) ->
     shard = {"B": B, "S": max(1, S // contexts) * contexts, "S_local": max(1, S // contexts)}
     layer = {"D": num_heads * head_size, "num_heads": num_heads, "features": features, "3*features": 3 * features}
     return shard | layer | {"tp_size": tensors, "cp_size": contexts}
+
+
+def _of_heads(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where a regime sets how many heads, of the usual size, a rank has."""
+    contexts, heads = world_size // 2, 2 * dims["heads_local"]
+    size = dims["D"] // dims["num_heads"]
+    other = _dims(B=dims["B"], S=dims["S_local"] * contexts, num_heads=heads, head_size=size, world_size=world_size)
+    return {**dims, **other}
 
 
 PROBLEM = Problem(
@@ -159,21 +168,30 @@ PROBLEM = Problem(
         reason="The reference computes blocks on the diagonal in full, though a query sees half of their keys.",
     ),
     regimes=(
-        attention.OTHER_LENGTH,
+        attention.other_length(Whole(low=2, high=3), _of_heads),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.LOW_BELOW_MASKED,
         attention.MORE_HEADS,
-        *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
-        *of_tensor("hidden_states", ZERO_VALUES),
+        replace(
+            TINY_VALUES,
+            words="all values of w_o are below 1e-4 in size, and the value rows of w_qkv may be as much larger (huge)",
+            settings={"values": "tiny", "value_rows": Among(options=("huge", "usual"))},
+        ),
+        *of_tensor("w_o", HUGE_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of hidden_states are zero, or those of each rank's first position",
+            settings={"values": "zero", "zeros": Among(options=("first", "all"))},
+        ),
         replace(ONE_RANK_HAS_VALUES, words="all of w_o is zero on one rank of every pair"),
         attention.HUGE_POSITIONS,
         copied_values("out", words="every position attends to the first alone and both weights pick one element each"),
     ),
     invariants=(
         "Tensors are contiguous, and have the same shapes on all ranks.",
-        "`softmax_scale` is None, or positive and at most 1.25 times the default.",
-        "Values are finite.",
+        attention.scale_up_to(1.25),
+        attention.FINITE,
         attention.SCORES,
         "The hidden size D is `num_heads` times the head size, which is 32, 64 or 128.",
         "A rank holds at least one position, and their number need not be even.",

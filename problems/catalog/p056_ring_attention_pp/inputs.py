@@ -6,7 +6,7 @@ from torch import Tensor
 from problems.families import attention
 from problems.inputs.copying import copies, odd_values
 from problems.inputs.groups import contiguous, strided
-from problems.inputs.regime_values import LARGEST, magnitude
+from problems.inputs.regime_values import magnitude
 from problems.inputs.values import Arguments, Call
 
 
@@ -35,16 +35,10 @@ def hidden_states(call: Call) -> Tensor:
     if copies(call):
         is_first = call.rank % call.dims["cp_size"] == 0
         return attention.marked(drawn, odd_values(call, "regime's first", ("B", "D")) if is_first else None)
-    if are_huge(call):
-        return drawn * LARGEST
+    drawn *= attention.positions_factor(call)
     is_second = call.rank >= call.dims["cp_size"]
-    are_zero = call.setting("values", None) == "zero" or (is_second and call.setting("second_stage", None) == "zero")
-    return torch.zeros_like(drawn) if are_zero else attention.with_ones(call, drawn)
-
-
-def are_huge(call: Call) -> bool:
-    """Whether positions are large in this call, and the weights that they first meet as much smaller."""
-    return bool(call.setting("positions", "") == "huge")
+    are_zero = is_second and call.setting("second_stage", None) == "zero"
+    return torch.zeros_like(drawn) if are_zero else attention.zeroed(call, attention.with_ones(call, drawn))
 
 
 def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
@@ -57,8 +51,7 @@ def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
         return attention.copying_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     w_qkv, w_o = attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     if stage == 0:
-        if are_huge(call):
-            w_qkv /= LARGEST
+        w_qkv = attention.for_positions(call, w_qkv)
         return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)
     w_qkv[: 2 * hidden] /= magnitude(call)
     return w_qkv, w_o

@@ -19,5 +19,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
         w_qkv, w_o = weights(call, stage=stage)
         asking = own if stage == own_stage else every
         heads = number_of_heads(call)
-        tokens = attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
+        tokens = attention.layer(
+            tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal, far=attention.are_far(call)
+        )
     return (tokens,)

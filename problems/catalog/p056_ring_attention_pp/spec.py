@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -46,6 +47,19 @@ def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) ->
     hidden = num_heads * head_size
     shard = {"B": B, "S": max(1, S // contexts) * contexts, "S_local": max(1, S // contexts)}
     return shard | {"D": hidden, "3*D": 3 * hidden, "num_heads": num_heads, "pp_size": stages, "cp_size": contexts}
+
+
+def _of_heads(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where a regime sets how many heads, of the usual size, a rank has."""
+    contexts, size = world_size // 2, dims["D"] // dims["num_heads"]
+    other = _dims(
+        B=dims["B"],
+        S=dims["S_local"] * contexts,
+        num_heads=dims["heads_local"],
+        head_size=size,
+        world_size=world_size,
+    )
+    return {**dims, **other}
 
 
 _COPIED_TWICE = Tolerance(
@@ -153,13 +167,17 @@ PROBLEM = Problem(
         "On 2 ranks each context group has one member: no ring, only the step between the stages.",
     ),
     regimes=(
-        attention.OTHER_LENGTH,
+        attention.other_length(Whole(low=2, high=5), _of_heads),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         replace(attention.LOW_BELOW_MASKED, words=f"in the first stage, {attention.LOW_BELOW_MASKED.words}"),
         attention.MORE_HEADS,
         *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
-        *of_tensor("hidden_states", ZERO_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of hidden_states are zero, or those of each rank's first position",
+            settings={"values": "zero", "zeros": Among(options=("first", "all"))},
+        ),
         Regime(
             name="second_stage_has_zeros",
             words="hidden_states are zero in the second stage, where they mean nothing",
@@ -175,8 +193,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and have the same shapes on all ranks.",
-        "`softmax_scale` is None, or positive and at most 1.25 times the default.",
-        "Values are finite.",
+        attention.scale_up_to(1.25),
+        attention.FINITE,
         attention.SCORES,
         "The hidden size D is `num_heads` times the head size, which is 32, 64 or 128.",
         "A rank holds at least one position, and their number need not be even.",

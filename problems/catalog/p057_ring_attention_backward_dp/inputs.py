@@ -29,7 +29,8 @@ def make_inputs(call: Call) -> Arguments:
     shards = [keys_and_values(call.at_rank(rank)) for rank in seen]
     k, v = shards[call.rank - first]
     q = queries(call)
-    out, lse = forward(q, shards, causal=causal, scale=softmax_scale or call.dims["head_dim"] ** -0.5)
+    scale = softmax_scale or call.dims["head_dim"] ** -0.5
+    out, lse = forward(q, shards, causal=causal, scale=scale, far=attention.are_far(call))
     return {
         "dout": from_out(call),
         "q": q,
@@ -56,7 +57,9 @@ def from_out(call: Call) -> Tensor:
     if copies(call):
         return _last_of_one_replica(call)
     drawn = call.normal("dout", _SHAPE, dtype=torch.float32).mul_(_channels(call))
-    return in_regime(call, "dout", drawn.to(call.dtype))
+    if (zeros := call.setting("zeros", "dout")) == "first dout":
+        drawn[:, 0] = 0.0
+    return in_regime(call, "dout", drawn.to(call.dtype)) if zeros == "dout" else drawn.to(call.dtype)
 
 
 def _channels(call: Call) -> Tensor:
@@ -72,11 +75,11 @@ def channel_sizes(call: Call) -> dict[str, Tensor]:
     if copies(call):
         return {}
     sizes = {"dv": _channels(call)}
-    if (scores := call.setting("scores", None)) is not None:
+    if call.setting("scores", None) is not None:
         # The channel that adds the same to all scores multiplies those of dq in all keys, those of dk in all queries.
         for name in ("dq", "dk"):
             sizes[name] = torch.ones(1, 1, 1, call.dims["head_dim"], device=call.device)
-            factor = attention.common_factor(scores, call.dims["head_dim"], are_keys=name == "dq")
+            factor = attention.common_factor(call, call.dims["head_dim"], are_keys=name == "dq")
             sizes[name][..., 0] = abs(factor)
     return sizes
 
@@ -87,13 +90,14 @@ def queries(call: Call) -> Tensor:
         return torch.zeros(call.shape(_SHAPE), dtype=call.dtype, device=call.device)
     sharpness = call.uniform("sharpness", (1, 1, "num_heads", 1), high=1.0, dtype=torch.float32, shared=True).exp2_()
     drawn = call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
-    return attention.in_score_regime(call, drawn)
+    return torch.zeros_like(drawn) if call.setting("zeros", None) == "q" else attention.in_score_regime(call, drawn)
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """`k` and `v`; in a regime every second key has a small weight and as much larger values."""
     keys = call.normal("k", _SHAPE)
-    keys = torch.zeros_like(keys) if copies(call) else attention.in_score_regime(call, keys, are_keys=True)
+    are_zero = copies(call) or call.setting("zeros", None) == "k"
+    keys = torch.zeros_like(keys) if are_zero else attention.in_score_regime(call, keys, are_keys=True)
     values = call.long_tailed("v", _SHAPE)
     if call.setting("second_keys", None) == "rare":
         keys[:, 1::2, :, 0] *= _RARE
@@ -112,12 +116,14 @@ def _last_of_one_replica(call: Call) -> Tensor:
     return dout
 
 
-def forward(q: Tensor, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def forward(
+    q: Tensor, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float, far: bool
+) -> tuple[Tensor, Tensor]:
     """`out` in the dtype of `q` and `softmax_lse` (B, num_heads, S_local) in float32, each rounded once.
 
     `shards` are the keys and values that the queries see: those of all context ranks; up to their own rank if causal.
     """
     keys, values = (attention.by_head(torch.cat(parts, dim=1)) for parts in zip(*shards, strict=True))
-    out, lse = attention.attend(attention.by_head(q), keys, values, scale=scale, causal=causal)
+    out, lse = attention.attend(attention.by_head(q), keys, values, scale=scale, causal=causal, far=far)
     heads = q.shape[2]
     return attention.by_position(out.to(q.dtype), heads=heads).contiguous(), lse.unflatten(0, (-1, heads)).float()

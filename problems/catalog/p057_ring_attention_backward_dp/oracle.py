@@ -79,7 +79,7 @@ class _Asked:
 def _asked(call: Call, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float) -> _Asked:
     """The rank's queries, which see `shards`."""
     q = queries(call)
-    out, lse = forward(q, shards, causal=causal, scale=scale)
+    out, lse = forward(q, shards, causal=causal, scale=scale, far=attention.are_far(call))
     gradient = attention.by_head(from_out(call))
     delta = (gradient * attention.by_head(out)).sum(dim=2, keepdim=True)
     return _Asked(

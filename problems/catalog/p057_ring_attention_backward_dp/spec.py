@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor
+from problems.spec.ranges import Among, Real
+from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -197,13 +198,25 @@ PROBLEM = Problem(
             attention.LOW_BELOW_MASKED,
             words="causal is True, and softmax_lse of early positions is below -150, so that its exponential is zero "
             "in float32; scores that the mask hides from them are above 150",
-            settings={"scores": "masked_high", "softmax_scale": 1.0, "causal": True},
+            settings={
+                "scores": "masked_high",
+                "softmax_scale": 1.0,
+                "causal": True,
+                "added": Real(low=250.0, high=950.0, by_size=True),
+            },
         ),
         replace(
-            attention.HUGE_KEYS,
-            words="keys and values are around ten million, beyond the range of float16, and queries as much smaller",
+            attention.UNEVEN_KEYS,
+            words="keys and values are around ten million, beyond the range of float16, and queries as much smaller, "
+            "or queries are that large and keys as much smaller (tiny)",
         ),
-        *of_tensor("dout", *SUMMED_VALUES),
+        *of_tensor("dout", *SUMMED_VALUES[:2]),
+        replace(
+            ZERO_VALUES,
+            words="all values of dout are zero, or of q or k alone, or of dout at each rank's first position",
+            settings={"values": "zero", "zeros": Among(options=("q", "k", "first dout", "dout"))},
+        ),
+        *of_tensor("dout", *SUMMED_VALUES[3:]),
         replace(
             copied_values(
                 "dv", words="queries and keys are zero, and of dout all but the last position of one replica"
@@ -213,7 +226,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
-        "`softmax_scale` is None, or positive and at most 1.25 times the default.",
+        attention.scale_up_to(1.25),
         "A rank holds at least five positions, of at least one head. Neither number need be even.",
         "Values are finite.",
         attention.SCORES,
