@@ -212,8 +212,8 @@ PROBLEM = Problem(
         other_extents(
             n=Extent(low=100, high=400),
             all_cameras=Extent(low=1, high=40),
-            wd=Extent(low=32, high=5000),
-            ht=Extent(low=32, high=5000),
+            wd=Extent(low=32, high=10000),
+            ht=Extent(low=32, high=10000),
             derive=_of_cameras,
         ),
         Regime(
