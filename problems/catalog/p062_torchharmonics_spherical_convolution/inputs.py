@@ -18,25 +18,33 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "x": field(call),
         "psi": _filter(call),
-        "weight": call.normal("weight", ("Cout", call.dims["C1"] // groups, "Kk"), dtype=torch.float32)
+        "weight": _unless_kept(
+            call, "weight", call.normal("weight", ("Cout", call.dims["C1"] // groups, "Kk"), dtype=torch.float32)
+        )
         / _filter_size(call),
         "groups": groups,
         "nlon_out": call.dims["nlon"],
         "nlon_in": call.dims["nlon"],
         "azimuth_group": contiguous(call.rank, world_size=world_size, group_size=world_size // polar),
         "polar_group": strided(call.rank, world_size=world_size, group_size=polar),
-        "bias": in_regime(call, "bias", call.normal("bias", ("Cout",), dtype=torch.float32)),
+        "bias": _unless_kept(call, "bias", call.normal("bias", ("Cout",), dtype=torch.float32)),
     }
 
 
 def field(call: Call) -> Tensor:
     """The rank's block `x` (B, Cin, nlat_l, nlon_l) of the field."""
-    return in_regime(call, "x", call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32))
+    return _unless_kept(call, "x", call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32))
+
+
+def _unless_kept(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """`tensor` as the call's regime has its values: those of x and bias, or zeros where it names others."""
+    changed = call.setting("zeros", "x and bias").split(" and ")
+    return in_regime(call, name, tensor) if name in changed else tensor
 
 
 def _filter_size(call: Call) -> float:
     """By what a regime multiplies the filter, and divides the weight."""
-    return LARGEST if call.setting("filter", None) == "huge" else 1.0
+    return {"huge": LARGEST, "tiny": 1 / LARGEST}.get(call.setting("filter", ""), 1.0)
 
 
 def entries(call: Call) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,10 @@
 """Distributed discrete-continuous convolution on the sphere (DISCO), described."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from problems.spec.regimes import FLOAT32_VALUES, of_tensor
+from problems.spec.ranges import Among, Extent, Whole
+from problems.spec.regimes import FLOAT32_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -53,28 +55,30 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 def _grid(*, batch: int, channels: tuple[int, int], latitudes: int) -> Callable[[int], Dims]:
     """A grid of at least `latitudes`, rounded up so that the process grid cuts it evenly."""
+    drawn = {"B": batch, "Cin": channels[0], "Cout": channels[1], "nlat": latitudes}
+    return lambda world_size: _all_dims(drawn, world_size)
 
-    def dims(world_size: int) -> Dims:
-        azimuth = 2 if world_size % 2 == 0 else 1
-        polar = world_size // azimuth
-        nlat = -(-latitudes // polar) * polar
-        nlon = -(-2 * nlat // azimuth) * azimuth
-        return {
-            "B": batch,
-            "Cin": channels[0],
-            "Cout": channels[1],
-            "C1": channels[0],  # Cin // G with one group
-            "Kk": 3,
-            "P": polar,
-            "nlat": nlat,
-            "nlon": nlon,
-            "nlat_l": nlat // polar,
-            "nlon_l": nlon // azimuth,
-            "columns": nlat // polar * nlon,
-            "nnz": 3 * nlat * ENTRIES,
-        }
 
-    return dims
+def _all_dims(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where those of the batch, its channels and its latitudes are set; these are rounded up."""
+    azimuth = 2 if world_size % 2 == 0 else 1
+    polar = world_size // azimuth
+    nlat = -(-dims["nlat"] // polar) * polar
+    nlon = -(-2 * nlat // azimuth) * azimuth
+    return {
+        "B": dims["B"],
+        "Cin": dims["Cin"],
+        "Cout": dims["Cout"],
+        "C1": dims["Cin"],  # Cin // G with one group
+        "Kk": 3,
+        "P": polar,
+        "nlat": nlat,
+        "nlon": nlon,
+        "nlat_l": nlat // polar,
+        "nlon_l": nlon // azimuth,
+        "columns": nlat // polar * nlon,
+        "nnz": 3 * nlat * ENTRIES,
+    }
 
 
 PROBLEM = Problem(
@@ -183,7 +187,18 @@ PROBLEM = Problem(
         "One channel group in timed calls, and as many output as input longitudes.",
     ),
     regimes=(
-        Regime(name="two_channel_groups", words="`groups` is 2", settings={"groups": 2}),
+        Regime(
+            name="two_channel_groups",
+            words="`groups` is 2, and there are other numbers of samples, channels and latitudes, rounded up",
+            settings={"groups": 2},
+            dims={
+                "B": Whole(low=1, high=9),
+                "Cin": Extent(low=4, high=28, of=4),
+                "Cout": Extent(low=2, high=30, of=2),
+                "nlat": Extent(low=4, high=19),
+            },
+            derive=_all_dims,
+        ),
         Regime(
             name="four_channel_groups",
             words="`groups` is 4, and there are 8 output channels",
@@ -208,11 +223,17 @@ PROBLEM = Problem(
         ),
         Regime(
             name="huge_filters",
-            words="values of psi are around ten million, and those of weight as much smaller",
-            settings={"filter": "huge"},
+            words="values of psi are around ten million, and those of weight as much smaller, or the other way round",
+            settings={"filter": Among(options=("huge", "tiny"))},
             narrow="saturates_at_65536",
         ),
-        *of_tensor("x and bias", *FLOAT32_VALUES),
+        *of_tensor("x and bias", *FLOAT32_VALUES[:2]),
+        replace(
+            ZERO_VALUES,
+            words="all values of x and bias are zero, or of x or of weight alone",
+            settings={"values": "zero", "zeros": Among(options=("x", "weight", "x and bias"))},
+        ),
+        *of_tensor("x and bias", *FLOAT32_VALUES[3:]),
     ),
     invariants=(
         "Tensors are contiguous, and `psi` is coalesced.",
