@@ -35,10 +35,13 @@ def _features(call: Call, name: str) -> Tensor:
     if features == "apart":
         places = call.permutation("regime's places", call.dims["D"], shared=True).split(call.dims["B"])
         return nn.functional.one_hot(places[call.rank], call.dims["D"]).to(call.dtype)
-    if features is not None:
+    if features not in (None, "ends"):
         sign = -1 if features == "opposite" and name == "text_features" else 1
         return sign * nn.functional.normalize(common, dim=-1).to(call.dtype).repeat(call.dims["B"], 1)
     # Every rank's share is another, from 0.4 to 0.9: no rank's loss is near another's.
     place = call.permutation(f"{name} share", call.world_size, shared=True)[call.rank]
     share = 0.4 + 0.5 * place / (call.world_size - 1)
-    return nn.functional.normalize(pair + noise + share * common, dim=-1).to(call.dtype)
+    usual = nn.functional.normalize(pair + noise + share * common, dim=-1).to(call.dtype)
+    if features == "ends":
+        usual[-1] = usual[0]
+    return usual

@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -143,16 +143,19 @@ PROBLEM = Problem(
         ),
         Regime(
             name="large_logits",
-            words="all features are the same vector, `logit_scale` is 100 and `logit_bias` is 10",
-            settings={"scale": 100.0, "bias": 10.0, "features": "same"},
+            words="all features are the same vector, `logit_scale` is 100 or more and `logit_bias` is 10",
+            settings={"scale": Real(low=100.0, high=500.0, by_size=True), "bias": 10.0, "features": "same"},
         ),
         Regime(
-            name="same_features", words="all features of all ranks are the same vector", settings={"features": "same"}
+            name="same_features",
+            words="all features of all ranks are the same vector, or the first and the last of a rank (ends)",
+            settings={"features": Among(options=("same", "ends"))},
         ),
         Regime(
             name="opposite_features",
-            words="all texts are minus the vector that all images are, `logit_scale` is 100 and `logit_bias` is -10",
-            settings={"scale": 100.0, "bias": -10.0, "features": "opposite"},
+            words="all texts are minus the vector that all images are, `logit_scale` is 100 or more and `logit_bias` "
+            "is -10",
+            settings={"scale": Real(low=100.0, high=500.0, by_size=True), "bias": -10.0, "features": "opposite"},
         ),
         Regime(
             name="small_terms",
@@ -163,7 +166,7 @@ PROBLEM = Problem(
             derive=_one_element_each,
         ),
         Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}, apart=("sharp",)),
-        other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=320, of=64), narrow=""),
+        other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=2048, of=64), narrow=""),
     ),
     invariants=(
         "Tensors are contiguous.",
