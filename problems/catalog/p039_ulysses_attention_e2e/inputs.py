@@ -20,17 +20,26 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("scores", None) is not None:
         return _alike(call)
     hidden = call.dims["H"]
-    queries = call.normal("queries", ("H", "H"), std=2 * hidden**-0.5, dtype=torch.float32, shared=True)
-    keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
-    values = call.normal("values", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
+    # Where regimes have more heads, there would be much to draw: columns of w_qkv and rows of w_o repeat themselves.
+    rows = call.dims.get("head_size", hidden)
+    times = hidden // rows
+    queries = call.normal("queries", ("H", rows), std=2 * hidden**-0.5, dtype=torch.float32, shared=True)
+    keys = call.normal("keys", ("H", rows), std=hidden**-0.5, dtype=torch.float32, shared=True)
+    values = call.normal("values", ("H", rows), std=hidden**-0.5, dtype=torch.float32, shared=True)
     values *= _channel_scales(call) * magnitude(call)
-    # Powers of two: what comes out of the projection is the same.
-    larger = LARGEST if call.setting("tokens", None) == "huge" else 1.0
+    # Powers of two: what comes out of the projection, or scores, are the same.
+    tokens, zeros = call.setting("tokens", None), call.setting("zeros", None)
+    larger = {"huge": LARGEST, "tiny": 1 / LARGEST}.get(tokens, 1.0)
+    if tokens == "queries":
+        queries *= LARGEST
+        keys /= LARGEST
+    if zeros == "first head":
+        values.view(call.world_size, call.dims["num_heads"] // call.world_size, -1)[:, 0] = 0.0
     hidden_states = call.normal("hidden_states", ("B", "S_local", "H")).mul_(larger)
-    w_o = call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True)
+    w_o = call.normal("w_o", (rows, "H"), std=hidden**-0.5, shared=True).repeat(times, 1)
     return {
-        "hidden_states": torch.zeros_like(hidden_states) if call.setting("values", None) == "zero" else hidden_states,
-        "w_qkv": torch.cat([queries, keys, values]).div_(larger).to(call.dtype),
+        "hidden_states": torch.zeros_like(hidden_states) if zeros == "hidden_states" else hidden_states,
+        "w_qkv": torch.cat([queries, keys, values]).div_(larger).to(call.dtype).repeat(1, times),
         "w_o": w_o / magnitude(call) if call.setting("values", None) == "tiny" else w_o,
         **_choices(call),
     }
@@ -55,7 +64,8 @@ def _copying(call: Call) -> Arguments:
 def _alike(call: Call) -> Arguments:
     """Queries and keys are the same for all heads and positions, so that every score is the number of the regime.
 
-    If causal, scores of the last half of the heads that meet are twice as large, and masked for the others.
+    If it is above zero, scores are that for keys of the last half of the heads that meet, masked for queries of the
+    others where causal, and three quarters of it for other keys. If below, queries may change their sign in turn.
     """
     heads, hidden, score = call.dims["num_heads"], call.dims["H"], call.setting("scores", 0.0)
     factor = (abs(score) * (hidden // heads) ** 0.5) ** 0.5
@@ -63,9 +73,10 @@ def _alike(call: Call) -> Arguments:
     tokens[..., -1] = 1.0
     queries, keys = torch.zeros(2, hidden, hidden, dtype=call.dtype, device=call.device)
     meeting = torch.arange(heads, device=call.device) % (heads // call.world_size)
-    is_twice = (2 * meeting > heads // call.world_size - 1) & call.setting("causal", usual=False)
-    queries[:: hidden // heads, -1] = factor
-    keys[:: hidden // heads, -1] = copysign(factor, score) * (1 + is_twice.int())
+    is_less = (2 * meeting <= heads // call.world_size - 1) & (score > 0)
+    is_turned = (meeting % 2 == 0) & (call.setting("heads", None) == "in turn")
+    queries[:: hidden // heads, -1] = factor * (1 - 2 * is_turned.int())
+    keys[:: hidden // heads, -1] = copysign(factor, score) * (1 - is_less / 4)
     values = call.normal("values", ("H", "H"), std=hidden**-0.5, shared=True)
     return {
         "hidden_states": tokens,
@@ -77,7 +88,8 @@ def _alike(call: Call) -> Arguments:
 
 def _choices(call: Call) -> Arguments:
     """The arguments that are no tensors."""
-    return {"group": None, "num_heads": call.dims["num_heads"], "causal": call.setting("causal", usual=False)}
+    causal = call.setting("causal", usual=call.setting("heads", None) == "masked")
+    return {"group": None, "num_heads": call.dims["num_heads"], "causal": causal}
 
 
 def _channel_scales(call: Call) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     ALL_OTHERS,
@@ -53,6 +53,11 @@ def _of_heads(dims: Dims, world_size: int) -> Dims:
     """All dimensions where a regime sets how many heads of which size meet."""
     hidden = world_size * dims["heads_local"] * dims["head_size"]
     return {**dims, "H": hidden, "3*H": 3 * hidden, "num_heads": world_size * dims["heads_local"]}
+
+
+def _of_many_heads(dims: Dims, world_size: int) -> Dims:
+    """As `_of_heads`, for half as many heads a rank where there are more than two: weights grow with all heads."""
+    return _of_heads({**dims, "heads_local": dims["many"] // (1 if world_size == 2 else 2)}, world_size)
 
 
 PROBLEM = Problem(
@@ -157,9 +162,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="many_heads",
-            words="there are so many heads a rank, of 32 channels",
-            dims={"heads_local": Whole(low=17, high=20), "head_size": 32},
-            derive=_of_heads,
+            words="there are so many heads on two ranks, or half as many on each of more, of 32 channels",
+            dims={"many": Whole(low=34, high=40), "head_size": 32},
+            derive=_of_many_heads,
             apart=(ALL_OTHERS,),
         ),
         Regime(
@@ -176,27 +181,37 @@ PROBLEM = Problem(
         ),
         Regime(
             name="large_scores",
-            words="causal is True, and scores are 256, or 512 for keys of the last half of the heads that meet: "
-            "exponentials overflow float32 unless a maximum is subtracted, and are zero if it is that of a masked head",
-            settings={"scores": 256.0, "causal": True},
+            words="causal is True, scores are 500 or more for keys of the last half of the heads that meet, and three "
+            "quarters of that for the others: exponentials overflow float32 unless a maximum is subtracted, and are "
+            "zero if it is that of a masked head",
+            settings={"scores": Real(low=500.0, high=980.0, by_size=True), "causal": True},
             hides=True,
         ),
         Regime(
             name="negative_scores",
-            words="all scores are -256: their exponentials are zero unless the true maximum is subtracted",
-            settings={"scores": -256.0},
+            words="all scores are -256 or less, in some calls for every second head alone, and as much above zero for "
+            "the others: exponentials are zero unless the true maximum is subtracted",
+            settings={
+                "scores": Real(low=-980.0, high=-256.0),
+                "heads": Among(options=("alike", "masked", "in turn")),
+            },
             hides=True,
         ),
         replace(TINY_VALUES, words="the value rows of w_qkv are below 1e-4 in size, and w_o is as much larger"),
         *of_tensor("the value rows of w_qkv", HUGE_VALUES),
         Regime(
             name="huge_tokens",
-            words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
-            settings={"tokens": "huge"},
+            words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller, or "
+            "the other way round (tiny), or queries are that large and keys as much smaller (queries)",
+            settings={"tokens": Among(options=("huge", "tiny", "queries"))},
             dtypes=("bfloat16", "float32"),
             narrow="arguments_in_float16",
         ),
-        *of_tensor("hidden_states", ZERO_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of hidden_states are zero, or those that w_qkv gives the first of the heads that meet",
+            settings={"values": "zero", "zeros": Among(options=("first head", "hidden_states"))},
+        ),
         copied_values(
             "out",
             words="queries are zero and of the heads that meet, one has a value in each channel",
