@@ -55,4 +55,13 @@ def _block(call: Call, number: int) -> tuple[Tensor, Tensor]:
     derivative += 0.5 * _wide(call, f"H{number}", ("nk", 1))
     covariance = large @ large.T
     covariance.diagonal().add_(call.uniform(f"P{number}", ("nk",), low=0.5, high=1.5, dtype=torch.float64))
-    return call.setting("derivatives", 1.0) * derivative / size, covariance
+    return _derivatives_factor(call, number) * derivative / size, covariance
+
+
+def _derivatives_factor(call: Call, number: int) -> float:
+    """By what a regime multiplies the derivatives of block `number`."""
+    kind = call.setting("derivatives", 1.0)
+    if not isinstance(kind, str):
+        return float(kind)
+    zero = {"first_zero": 0, "one_zero": int(call.integers("regime's block", (), low=0, high=call.dims["nb"]))}
+    return 0.0 if zero.get(kind, number) == number else 1.0

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Real
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import (
     HUGE_VALUES,
     ONE_RANK_HAS_VALUES,
@@ -219,13 +219,13 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zero_derivatives",
-            words="all derivatives H are zero, so that no weight moves",
-            settings={"derivatives": 0.0},
+            words="derivatives H are zero: all, so that no weight moves, or those of one block of every rank",
+            settings={"derivatives": Among(options=("all_zero", "first_zero", "one_zero"))},
         ),
         Regime(
             name="huge_derivatives",
-            words="derivatives H are 2^24 times as large as in timed calls, so that lambda hardly counts",
-            settings={"derivatives": 2.0**24},
+            words="derivatives H are 2^24 to 2^80 times as large as in timed calls, so that lambda hardly counts",
+            settings={"derivatives": Real(low=2.0**24, high=2.0**80, by_size=True)},
         ),
         Regime(
             name="nothing_forgotten",
@@ -239,7 +239,7 @@ PROBLEM = Problem(
             settings={"kalman_lambda": Real(low=0.01, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
             narrow="usual_numbers",
         ),
-        other_extents(nb=Extent(high=5), nk=Extent(low=5, high=180), derive=_all_blocks),
+        other_extents(nb=Extent(high=12), nk=Extent(high=180), derive=_all_blocks),
     ),
     invariants=(
         "Tensors are contiguous.",
