@@ -33,7 +33,8 @@ def fanouts(call: Call) -> tuple[int, ...]:
     """How many neighbours each hop takes of a node; a negative number stands for all."""
     usual = {"first": FANOUTS[0], "second": FANOUTS[1], "third": FANOUTS[1]}
     numbers = [int(call.setting(name, number)) for name, number in usual.items()]
-    return tuple(numbers[: call.setting("hops", len(FANOUTS))])
+    numbers = numbers[: call.setting("hops", len(FANOUTS))]
+    return (*numbers[:-1], int(call.setting("last", numbers[-1])))
 
 
 def seeds(call: Call) -> Tensor:

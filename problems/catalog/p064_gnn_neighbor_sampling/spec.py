@@ -32,7 +32,7 @@ def _dims(*, nodes: int, edges_per_node: int, seeds: int, world_size: int) -> Di
 
 def _of_few_nodes(dims: Dims, _world_size: int) -> Dims:
     """What follows from another number of nodes: where lists end, and how many neighbours are in them, if any."""
-    return {**dims, "pointers": dims["Nn"] + 1, "E": 6 * dims["Nn"] if dims["E"] else 0}
+    return {**dims, "pointers": dims["Nn"] + 1, "E": min(6 * dims["Nn"], 20_000) if dims["E"] else 0}
 
 
 _REFERENCE_PAIRS = 40
@@ -153,8 +153,12 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="whole_lists",
-            words="fanouts are negative, which takes whole lists",
-            settings={"first": Whole(low=-100, high=-1), "second": Whole(low=-100, high=-1)},
+            words="there are two or three hops, and the last fanout is negative, which takes whole lists",
+            settings={
+                "hops": Whole(low=2, high=3),
+                "first": Whole(low=-100, high=12, often=(2, 3, 5)),
+                "last": Whole(low=-100, high=-1),
+            },
             at_large=False,
         ),
         Regime(
@@ -210,7 +214,7 @@ PROBLEM = Problem(
             settings={"seeds": "one_is_lonely"},
             at_large=False,
         ),
-        other_extents(Nn=Extent(low=60, high=500), S=Extent(high=60), derive=_of_few_nodes),
+        other_extents(Nn=Extent(low=60, high=100_000), S=Extent(high=60), derive=_of_few_nodes),
     ),
     invariants=(
         "Tensors are contiguous.",
