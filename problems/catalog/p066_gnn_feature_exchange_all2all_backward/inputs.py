@@ -3,7 +3,7 @@
 import torch
 
 from problems.families import seed_exchange
-from problems.inputs.regime_values import in_regime
+from problems.families.one_rank import in_regime_of_ranks
 from problems.inputs.values import Arguments, Call
 
 
@@ -16,7 +16,7 @@ def make_inputs(call: Call) -> Arguments:
     if (common := call.setting("common", None)) is not None:
         gradients += common
     return {
-        "grad_output": in_regime(call, "grad_output", gradients),
+        "grad_output": in_regime_of_ranks(call, "grad_output", gradients),
         "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),
         "seed_size": call.dims["F"],
         "counts_sent": seed_exchange.counts_sent(call),
