@@ -3,18 +3,20 @@
 import torch
 from torch import Tensor
 
+from problems.families.largest_values import with_largest
 from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
-MANY = 1 << 40
+MOST_BITS = 40
+"""Of the number of nodes for each rank in a regime; where there are fewer bits, of that of all nodes."""
 
 
 def make_inputs(call: Call) -> Arguments:
     """`idx` (nnz,), `value` (nnz, h), `num_nodes` and no group."""
     return {
         "idx": _ids(call),
-        "value": copied(call, "value", call.normal("value", ("nnz", "h"))),
+        "value": with_largest(call, "value", copied(call, "value", call.normal("value", ("nnz", "h")))),
         "num_nodes": _nodes_per_rank(call) * call.world_size,
         "group": None,
     }
@@ -22,7 +24,9 @@ def make_inputs(call: Call) -> Arguments:
 
 def _nodes_per_rank(call: Call) -> int:
     """How many nodes each rank owns."""
-    return MANY if call.setting("nodes", None) == "many" else call.dims["Nn"] // call.world_size
+    if (bits := call.setting("bits", None)) is None:
+        return call.dims["Nn"] // call.world_size
+    return 1 << MOST_BITS if int(bits) == MOST_BITS else -(-(1 << int(bits)) // call.world_size)
 
 
 def _ids(call: Call) -> Tensor:
