@@ -7,7 +7,8 @@ a factor of its own. So a shard is filled at the speed of memory, and the oracle
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import in_regime, magnitude, owner, unless_zero
+from problems.families.one_rank import in_regime_of_ranks
+from problems.inputs.regime_values import magnitude, owner, unless_zero
 from problems.inputs.values import Arguments, Call
 
 
@@ -42,7 +43,11 @@ def _parts(call: Call) -> tuple[Tensor, Tensor]:
     factors = call.normal("factors", ("sh", 1), std=0.5, dtype=torch.float32).exp_()
     if call.setting("rows", None) == "spread":
         factors *= 10 ** call.uniform("regime's sizes", ("sh", 1), low=-28.0, high=12.0, dtype=torch.float32)
-    return in_regime(call, "block", call.long_tailed("block", ("period", "D"))), factors.to(call.dtype)
+    block, factors = call.long_tailed("block", ("period", "D")), factors.to(call.dtype)
+    if call.setting("values_in", "all") == "part":
+        factors[0] = 0
+        return block, factors
+    return in_regime_of_ranks(call, "block", block), factors
 
 
 def queries(call: Call) -> Tensor:
@@ -80,4 +85,8 @@ def _owners(call: Call) -> Tensor:
 
 def projection(call: Call) -> Tensor:
     """The rank's own matrix (D, D)."""
-    return unless_zero(call, call.normal("proj_matrix", ("D", "D")) * magnitude(call))
+    matrix = call.normal("proj_matrix", ("D", "D")) * magnitude(call)
+    if call.setting("factor_in", "all") == "part":
+        matrix[0, 1] = matrix[1, 0] = 0
+        return matrix
+    return unless_zero(call, matrix)

@@ -1,6 +1,9 @@
 """Rows of a sharded table, fetched and projected, described."""
 
-from problems.spec.ranges import Extent
+from dataclasses import replace
+
+from problems.families.one_rank_spec import also_larger
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import of_product, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -56,6 +59,18 @@ def large(world_size: int) -> Dims:
 def _of_short_shards(dims: Dims, world_size: int) -> Dims:
     """Another length of the shards, of which the last ends with a row that is no node."""
     return {**dims, "Nn": dims["sh"] * world_size - 1, "period": 16}
+
+
+def _also_in_part(regime: Regime) -> Regime:
+    """`regime`; where it has the table or a matrix zero, a part of it may be zero instead."""
+    words = {
+        "zero_values": "all values of local_embedding_shard are zero, or the first row of every shard is",
+        "zero_factor": "all values of proj_matrix are zero on one rank, or two beside its diagonal on all ranks",
+    }.get(regime.name)
+    if words is None:
+        return regime
+    name, kind = next(iter(regime.settings.items()))
+    return replace(regime, words=words, settings={name: kind, f"{name}_in": Among(options=("all", "part"))})
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -183,9 +198,11 @@ PROBLEM = Problem(
             settings={"rows": "spread"},
             apart=("tiny_values",),  # Their products would be subnormal.
         ),
-        *of_product("local_embedding_shard", "proj_matrix"),
-        # Shards no shorter than there are ranks: the last one has a row that is a node even with W - 1 that are none.
-        other_extents(sh=Extent(low=16, high=400), Q=Extent(high=1000), derive=_of_short_shards),
+        *(_also_in_part(also_larger(regime)) for regime in of_product("local_embedding_shard", "proj_matrix")),
+        replace(
+            other_extents(sh=Extent(low=2, high=400), Q=Extent(high=1000), derive=_of_short_shards),
+            apart=("fewer_nodes",),  # The last of short shards would have no row that is a node.
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
