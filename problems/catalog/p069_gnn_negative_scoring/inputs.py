@@ -22,6 +22,10 @@ def make_inputs(call: Call) -> Arguments:
     positive = call.normal("positive", (rows,), mean=0.5, dtype=torch.float32).clamp_(-5, _LARGEST).to(call.dtype)
     level = call.uniform("level", (rows, 1), low=low, high=high, dtype=torch.float32)
     negative = call.normal("negative", (rows, "nn"), dtype=torch.float32).add_(level)
+    if (farther := call.setting("farther", None)) is not None:
+        negative *= farther
+    if call.setting("negatives", None) == "all_just_below":
+        negative = positive[:, None].float().expand_as(negative) - 1e-3
     apart = torch.where(negative < positive[:, None].float(), -GAP, GAP)
     return {
         "local_pos_scores": positive,

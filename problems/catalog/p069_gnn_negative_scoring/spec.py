@@ -1,6 +1,6 @@
 """Ranking of positive edges among their negatives, described."""
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     EXACT,
@@ -21,6 +21,10 @@ from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, St
 _TEST_EDGES = 598_543
 _NEGATIVES = 1000
 """Test edges of ogbl-wikikg2, and the negatives that each of them is ranked against."""
+
+
+FARTHER = Real(low=1, high=1e6, often=(3.0, 1000.0), by_size=True)
+"""By what levels of negatives are multiplied that are far from the scores of all edges."""
 
 
 def _dims(*, positives: int, negatives: int, world_size: int) -> Dims:
@@ -123,16 +127,21 @@ PROBLEM = Problem(
             derive=_all_edges,
         ),
         Regime(
-            name="all_first", words="every edge has a larger score than its negatives", settings={"level": (-16, -12)}
+            name="all_first",
+            words="every edge has a larger score than its negatives",
+            settings={"level": (-16, -12), "farther": FARTHER},
         ),
         Regime(
-            name="all_last", words="every edge has a smaller score than its negatives", settings={"level": (12, 16)}
+            name="all_last",
+            words="every edge has a smaller score than its negatives",
+            settings={"level": (12, 16), "farther": FARTHER},
         ),
         other_extents(p=Extent(high=70), nn=Extent(high=2000), derive=_all_edges),
         Regime(
             name="many_negatives",
-            words="few edges have tens of thousands of negatives each, most of which have a larger score",
-            settings={"level": (1, 5)},
+            words="few edges have tens of thousands of negatives each, most with a larger score, or all with one just "
+            "below",
+            settings={"level": (1, 5), "negatives": Among(options=("most_larger", "all_just_below"))},
             dims={"p": 1, "nn": Extent(low=40_000, high=65_534)},
             derive=_all_edges,
             apart=("one_rank_has_all",),
