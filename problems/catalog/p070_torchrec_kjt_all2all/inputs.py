@@ -13,7 +13,7 @@ def make_inputs(call: Call) -> Arguments:
     """`lengths` (F * Bt,) and `values` (T,) of all features, and how many features each rank owns."""
     return {
         "lengths": _lengths(call),
-        "values": call.integers("values", ("T",), low=0, high=call.setting("largest", LARGEST_ID)),
+        "values": _values(call),
         "key_splits": key_splits(call),
         "batch_size": call.dims["Bt"],
         "pg": None,
@@ -21,6 +21,12 @@ def make_inputs(call: Call) -> Arguments:
         "stride_per_key": None,
         "stagger": 1,
     }
+
+
+def _values(call: Call) -> Tensor:
+    """Numbers (T,) below a million; in a regime a few of the smallest or of the largest."""
+    numbers = call.integers("values", ("T",), low=0, high=call.setting("largest", LARGEST_ID))
+    return LARGEST_ID - 1 - numbers if call.setting("end", None) == "high" else numbers
 
 
 def key_splits(call: Call) -> list[int]:

@@ -1,6 +1,6 @@
 """Redistribution of jagged features of a recommender, described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
@@ -147,9 +147,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="many_features",
-            words="one rank owns up to dozens of features, and every other rank one",
+            words="one rank owns dozens of features, up to more than a hundred, and every other rank one",
             settings={"splits": "one_has_most"},
-            dims={"F": Extent(low=12, high=60)},
+            dims={"F": Extent(low=12, high=150)},
             derive=_all_bags,
             at_large=False,
         ),
@@ -164,12 +164,17 @@ PROBLEM = Problem(
         Regime(name="no_values", words="all bags are empty", dims={"T": 0}),
         Regime(
             name="small_numbers",
-            words="numbers in `values` are below a small one, so that many or all are zero",
-            settings={"largest": Whole(low=1, high=100)},
+            words="numbers in `values` are below a small one, so that many or all are zero, or are as near the largest",
+            settings={"largest": Whole(low=1, high=100), "end": Among(options=("low", "high"))},
         ),
-        Regime(name="one_bag", words="all of a rank's values lie in one bag", settings={"bags": "one"}),
+        Regime(
+            name="one_bag",
+            words="all of a rank's values lie in one bag",
+            settings={"bags": "one"},
+            dims={"T": Extent(low=512, high=300_000)},
+        ),
         other_extents(Bt=Extent(high=300), T=Extent(high=3000), derive=_all_bags),
-        long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=70_000), derive=_all_bags),
+        long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=300_000), derive=_all_bags),
     ),
     invariants=(
         "Tensors are contiguous.",
