@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from problems.inputs.regime_values import in_regime, magnitude
+from problems.families.one_rank import in_regime_of_ranks
+from problems.inputs.regime_values import magnitude
 from problems.inputs.values import Arguments, Call
 
 
@@ -12,16 +13,26 @@ def make_inputs(call: Call) -> Arguments:
     Positions have long-tailed values, so that a halo squeezed into 8 bits under one scale per channel loses its
     smaller neighbours.
     """
-    x = in_regime(call, "x", call.long_tailed("x", ("B", "C", "L")))
+    x = in_regime_of_ranks(call, "x", call.long_tailed("x", ("B", "C", "L")))
     own_ends = ends(call)
     x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
     return {
         "x": x,
-        "weight": call.normal("weight", ("C", 1, "Kw"), shared=True) * magnitude(call),
+        "weight": _filters(call),
         "group": None,
     }
 
 
+def _filters(call: Call) -> Tensor:
+    """The filters (C, 1, Kw); in some regimes that of the first channel has zeros."""
+    weight = call.normal("weight", ("C", 1, "Kw"), shared=True) * magnitude(call)
+    half = (call.dims["Kw"] + 1) // 2
+    zeros = {"zero": slice(None), "begins_zero": slice(half), "ends_zero": slice(-half, None)}
+    if (kind := call.setting("first_filter", "usual")) in zeros:
+        weight[0, 0, zeros[kind]] = 0
+    return weight
+
+
 def ends(call: Call) -> Tensor:
     """The last positions (B, C, 2, Kw - 1) of a rank's two chunks, drawn for themselves: a peer needs no others."""
-    return in_regime(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))
+    return in_regime_of_ranks(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))

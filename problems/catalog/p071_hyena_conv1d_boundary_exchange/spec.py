@@ -1,6 +1,7 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.families.one_rank_spec import also_larger
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import long_extent, of_product
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -43,6 +44,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         note="The first and the last rank send half as much.",
     )
 
+
+_FIRST = "and that of the first channel may be zero, or begin or end with zeros"
+_FIRST_FILTER = {"first_filter": Among(options=("usual", "zero", "begins_zero", "ends_zero"))}
 
 PROBLEM = Problem(
     number=71,
@@ -108,21 +112,29 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="short_filters", words="filters have 2 to 6 taps", dims={"Kw": Whole(low=2, high=6)}),
         Regime(
-            name="long_filters", words="filters have 8 to 19 taps", dims={"Kw": Whole(low=8, high=19, often=(16, 19))}
+            name="short_filters",
+            words=f"filters have 2 to 6 taps, {_FIRST}",
+            settings=_FIRST_FILTER,
+            dims={"Kw": Whole(low=2, high=6)},
+        ),
+        Regime(
+            name="long_filters",
+            words=f"filters have 8 to 19 taps, {_FIRST}",
+            settings=_FIRST_FILTER,
+            dims={"Kw": Whole(low=8, high=19, often=(16, 19))},
         ),
         Regime(
             name="odd_chunks",
             words="chunks have other numbers of positions and channels, most of them odd",
             dims={
-                "B": Extent(high=3),
+                "B": Extent(high=6),
                 "C": Extent(high=70),
                 "L": Extent(low=38, high=700, of=2),
             },
         ),
         long_extent("long_chunks", B=Extent(high=3), C=Extent(high=5), L=Extent(low=4098, high=12_000, of=2)),
-        *of_product("x", "weight", is_shared=True),
+        *map(also_larger, of_product("x", "weight", is_shared=True)),
     ),
     invariants=(
         "Tensors are contiguous.",
