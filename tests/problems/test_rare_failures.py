@@ -53,7 +53,7 @@ def test_honest_programs_stay_away_from_the_bounds(pools: Pools, problem: Proble
 @pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_the_first_rank_of_hyena_has_results_where_filters_copy(world_size: int):
     # In order, copies from afar leave it nothing. Beside exact zeros alone, the rounding of a transform is refused.
-    regime = "four_channels_per_filter+whole_filters+in_order+copied_values"
+    regime = "channels_per_filter:group_dim=4+whole_filters+in_order+copied_values"
     hyena = load("hyena_forward_cp")
     for number in range(100):
         trial = Trial(slug="hyena_forward_cp", key=bytes([number]) * 32, program="", regime=regime)

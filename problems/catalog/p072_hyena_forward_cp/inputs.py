@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from problems.families.one_rank import in_regime_of_ranks
 from problems.inputs.copying import copies, odd_values, picking
-from problems.inputs.regime_values import LARGEST, in_regime
+from problems.inputs.regime_values import LARGEST
 from problems.inputs.values import Arguments, Call
 
 PLATEAU = 6e-4
@@ -19,11 +20,9 @@ def make_inputs(call: Call) -> Arguments:
         "x2_seq": x2,
         "v_seq": v,
         "h": _filters(call),
-        "conv_bias": _beside_gates(
-            call, call.normal("conv_bias", ("C",), std=0.0 if copies(call) else 1.0, shared=True)
-        ),
+        "conv_bias": _biases(call),
         "num_groups": _groups(call),
-        "group_dim": call.setting("group_dim", call.dims["D"]),
+        "group_dim": _channels_per_filter(call),
         "group": None,
         "with_zigzag_splitting": call.setting("zigzag", usual=True),
     }
@@ -37,7 +36,7 @@ def factors(call: Call) -> tuple[Tensor, Tensor]:
     v = call.long_tailed("v_seq", ("B", "C", "Ls"))
     if _has_plateau(call):
         gate, v = gate.abs_(), v.abs_()
-    return gate, in_regime(call, "v_seq", v)
+    return gate, in_regime_of_ranks(call, "v_seq", v)
 
 
 def _has_plateau(call: Call) -> bool:
@@ -70,7 +69,19 @@ def _signs(call: Call, name: str) -> Tensor:
 
 def _groups(call: Call) -> int:
     """How many filters there are."""
-    return call.dims["C"] // int(call.setting("group_dim", call.dims["D"]))
+    return call.dims["C"] // _channels_per_filter(call)
+
+
+def _channels_per_filter(call: Call) -> int:
+    return int(call.setting("group_dim", call.dims["D"]))
+
+
+def _biases(call: Call) -> Tensor:
+    """The biases (C,) of all channels; in one regime every other one may be zero."""
+    biases = _beside_gates(call, call.normal("conv_bias", ("C",), std=0.0 if copies(call) else 1.0, shared=True))
+    if call.setting("biases", "usual") == "half_zero":
+        biases[::2] = 0
+    return biases
 
 
 def _filters(call: Call) -> Tensor:
@@ -90,7 +101,8 @@ def _filters(call: Call) -> Tensor:
         return picked
     if _has_plateau(call):
         sign = 2.0 * call.integers("plateau sign", (groups, 1), low=0, high=2, shared=True) - 1
-        low = call.uniform("plateau", (groups, length), low=PLATEAU, high=1.5 * PLATEAU, shared=True) * sign
+        least = call.setting("plateau", PLATEAU)
+        low = call.uniform("plateau", (groups, length), low=least, high=1.5 * least, shared=True) * sign
         low[:, 0] = 1.0
         return _beside_gates(call, low.to(call.dtype))
     exponent = call.uniform("time constants", (groups, 1), low=-4, high=1, dtype=torch.float32, shared=True)

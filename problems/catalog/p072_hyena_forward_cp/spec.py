@@ -3,7 +3,8 @@
 from dataclasses import replace
 from math import log2
 
-from problems.spec.ranges import Whole
+from problems.families.one_rank_spec import also_larger
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import (
     HUGE_VALUES,
     ONE_RANK_HAS_VALUES,
@@ -66,6 +67,12 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         note="Two streams are enough: x2 and v can be multiplied before they leave, and x1 need not travel where the "
         "result is gated after it has come back. The last chunk need not leave, the first one's result not come back.",
     )
+
+
+def _whole_groups(dims: Dims, world_size: int) -> Dims:
+    """Channels rounded up to a multiple of 16 times the world size, and filters of 80 taps or the whole sequence."""
+    channels = -(-dims["C"] // (16 * world_size)) * 16 * world_size
+    return {**dims, "C": channels, "G": channels // dims["D"], "Lf": min(80, world_size * dims["Ls"])}
 
 
 def at_length(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
@@ -171,14 +178,25 @@ PROBLEM = Problem(
             apart=("one_rank_has_values",),
             narrow="usual_numbers",
         ),
-        Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
+        Regime(
+            name="channels_per_filter",
+            words="a filter is for one channel or for four",
+            settings={"group_dim": Among(options=("1", "4"))},
+        ),
         Regime(
             name="short_filters",
-            words="filters have 1 to 15 taps, in a third of the calls one",
+            words="filters have 1 to 15 taps, in a third of the calls one, and every other channel may have no bias",
+            settings={"biases": Among(options=("usual", "half_zero"))},
             dims={"Lf": Whole(low=1, high=15, often=(1, 1, 1))},
             apart=("one_rank_has_values", "whole_filters", "odd_chunks", "low_plateau"),
         ),
-        Regime(name="odd_chunks", words="chunks have 23 positions", dims={"Ls": 46, "Lf": 80}),
+        Regime(
+            name="odd_chunks",
+            words="chunks have other numbers of positions and channels, often odd or few, and there are one or two "
+            "sequences",
+            dims={"B": Whole(low=1, high=2), "C": Extent(low=16, high=160), "Ls": Extent(low=24, high=120, of=2)},
+            derive=_whole_groups,
+        ),
         Regime(
             name="whole_filters",
             words="filters are as long as the sequence",
@@ -187,8 +205,8 @@ PROBLEM = Problem(
         Regime(
             name="low_plateau",
             words="filters are a tap of 1 and many below 2^-10 of one sign, and x2_seq and v_seq are not negative",
-            settings={"filters": "plateau", "taps": "all"},
-            dims={"Ls": 384},
+            settings={"filters": "plateau", "taps": "all", "plateau": Real(low=8e-5, high=6e-4, by_size=True)},
+            dims={"Ls": 1024},
         ),
         Regime(
             name="huge_gates",
@@ -198,10 +216,12 @@ PROBLEM = Problem(
         ),
         *of_tensor("v_seq", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
         # Shorter filters would not reach every rank: what a transform rounds stands beside an exact zero there.
-        replace(
-            ONE_RANK_HAS_VALUES,
-            words="all values of v_seq are zero on every rank but one, and filters are as long as the sequence",
-            settings={"values": "one_rank", "taps": "all"},
+        also_larger(
+            replace(
+                ONE_RANK_HAS_VALUES,
+                words="all values of v_seq are zero on every rank but one, and filters are as long as the sequence",
+                settings={"values": "one_rank", "taps": "all"},
+            )
         ),
         copied_values("z", words="gates are 1 and -1, biases are zero and filters have one tap that is 1"),
     ),

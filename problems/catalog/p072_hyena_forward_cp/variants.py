@@ -164,7 +164,7 @@ MUTANTS = {
 }
 NARROW = {
     "odd_chunks": positions_two_by_two,
-    "four_channels_per_filter": two_channels_per_filter,
+    "channels_per_filter": two_channels_per_filter,
     "short_filters": _gathered(_in_blocks_of_16),
     "whole_filters": _gathered(_within_two_shards),
     "low_plateau": _gathered(_without_low_ends),
