@@ -40,21 +40,36 @@ def remembered(call: Call) -> dict[str, Tensor]:
     return {
         "k": _keys(call),
         "v": _values(call),
-        "g": _saturated(call, call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN))),
-        "beta": _saturated(call, call.normal("beta", ("B", "Ls", "Hh"))),
+        "g": _gates(call),
+        "beta": _strengths(call),
         "a_log": call.uniform("a_log", ("Hh",), low=-0.25, high=0.25, dtype=torch.bfloat16, shared=True),
         "dt_bias": call.uniform("dt_bias", ("Hh*Kd",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True),
     }
 
 
-def _saturated(call: Call, raw: Tensor) -> Tensor:
-    """What goes into a sigmoid; in one regime so large or so far below zero that it comes out as 1 or 0."""
-    return SATURATED * raw.sign() if call.setting("saturated", usual=False) else raw
+def _gates(call: Call) -> Tensor:
+    """The gates (B, Ls, Hh, Kd) of the rank's tokens; in one regime sigmoids of them are 0 or 1, or all 0."""
+    raw = call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN))
+    kind = call.setting("saturated", None)
+    return raw if kind is None else SATURATED * (-torch.ones_like(raw) if kind == "first_alone" else raw.sign())
+
+
+def _strengths(call: Call) -> Tensor:
+    """Of the rank's tokens (B, Ls, Hh); in one regime sigmoids of them are 0 or 1, or 1 for the first token alone."""
+    raw = call.normal("beta", ("B", "Ls", "Hh"))
+    kind = call.setting("saturated", None)
+    if kind == "first_alone":
+        raw = -torch.ones_like(raw)
+        raw[:, 0] = 1
+    return raw if kind is None else SATURATED * raw.sign()
 
 
 def _keys(call: Call) -> Tensor:
-    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, _rows(call, "k"), "zero_keys")
+    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero or all are equal."""
+    if call.setting("zero_keys", None) != "equal":
+        return _padded(call, _rows(call, "k"), "zero_keys")
+    keys = call.normal("regime's key", ("B", 1, "Hh", "Kd"), shared=True).expand(call.shape(("B", "Ls", "Hh", "Kd")))
+    return in_length_regime(call, "k", keys.contiguous(), least=SHORTEST)
 
 
 def _rows(call: Call, name: str) -> Tensor:

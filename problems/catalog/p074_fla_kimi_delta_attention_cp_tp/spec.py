@@ -1,6 +1,6 @@
 """Kimi Delta Attention with context and tensor parallelism, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -58,6 +58,11 @@ def large(world_size: int) -> Dims:
     tensors = tensor_ranks(world_size)
     tokens = -(-LONG_CONTEXT * tensors // world_size)
     return _sized(batch=1, tokens=tokens, heads=HEADS // tensors, keys=128, values=128, world_size=world_size)
+
+
+def _of_heads(dims: Dims, _world_size: int) -> Dims:
+    """The channels of all keys, where a rank has another number of heads."""
+    return {**dims, "Hh*Kd": dims["Hh"] * dims["Kd"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -190,12 +195,16 @@ PROBLEM = Problem(
         ),
         Regime(
             name="saturated",
-            words="gates and strengths are 128 or -128, so that sigmoids are 0 or 1",
-            settings={"saturated": True, "gate_mean": 0.0},
+            words="gates and strengths are 128 or -128, so that sigmoids are 0 or 1, as drawn or such that nothing is "
+            "forgotten and of each rank only the first token learnt",
+            settings={"saturated": Among(options=("mixed", "first_alone")), "gate_mean": 0.0},
             apart=("huge_values",),
         ),
         Regime(
-            name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
+            name="zero_keys",
+            words="a quarter of the keys are zero, as those of padding, or all keys of a head are equal",
+            settings={"zero_keys": Among(options=("zero", "equal"))},
+            apart=("first_has_values",),  # Equal keys would overwrite what a state recalls of another rank.
         ),
         Regime(
             name="short_keys",
@@ -212,14 +221,20 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_length",
-            words="a rank has another number of tokens",
-            dims={"Ls": Whole(low=5, high=79)},
+            words="a rank has other numbers of tokens and heads, and one or two sequences",
+            dims={
+                "B": Whole(low=1, high=2),
+                "Ls": Whole(low=5, high=150, often=(130, 140)),
+                "Hh": Whole(low=2, high=7),
+            },
+            derive=_of_heads,
             apart=("first_has_values",),
         ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(
         "Queries and keys are zero, or longer than 1e-12, the least length that they are divided by.",
+        "Queries and keys are shorter than 1e6.",
         "Tensors are contiguous.",
         "Values are finite.",
         "Where channels forget within a token or two, every rank has values.",
