@@ -45,8 +45,16 @@ def remembered(call: Call) -> dict[str, Tensor]:
         "k": _keys(call),
         "v": _values(call),
         "gate": _gates(call),
-        "beta": _saturated(call, call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32)).sigmoid().to(call.dtype),
+        "beta": _strengths(call),
     }
+
+
+def _strengths(call: Call) -> Tensor:
+    """The strengths (B, Ls, Hh) of the rank's tokens; in one regime they may be 0 for a head of the first sequence."""
+    strengths = _saturated(call, call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32)).sigmoid().to(call.dtype)
+    if call.setting("saturated", None) == "one_head_learns_nothing":
+        strengths[0, :, 0] = 0
+    return strengths
 
 
 def _gates(call: Call) -> Tensor:
@@ -67,12 +75,15 @@ def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:
 
 def _saturated(call: Call, raw: Tensor) -> Tensor:
     """Gates, or what strengths are a sigmoid of; in one regime far from zero, to either side."""
-    return SATURATED * raw.sign() if call.setting("saturated", usual=False) else raw
+    return raw if call.setting("saturated", None) is None else SATURATED * raw.sign()
 
 
 def _keys(call: Call) -> Tensor:
-    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, _rows(call, "k"), "zero_keys")
+    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero or all are equal."""
+    if call.setting("zero_keys", None) != "equal":
+        return _padded(call, _rows(call, "k"), "zero_keys")
+    keys = call.normal("regime's key", ("B", 1, "Hh", "Kd"), shared=True).expand(call.shape(("B", "Ls", "Hh", "Kd")))
+    return in_length_regime(call, "k", keys.contiguous(), least=SHORTEST)
 
 
 def _rows(call: Call, name: str) -> Tensor:
@@ -89,5 +100,7 @@ def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:
 
 def _values(call: Call) -> Tensor:
     """The values (B, Ls, Hh, Vd) of the rank's tokens; in one regime only those of the first are not zero."""
-    values = in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd")))
+    values = call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))
+    if call.setting("huge_on", "all") == "all" or call.rank == call.world_size - 1:
+        values = in_regime(call, "v", values)
     return values if call.setting("v_on", "all") == "all" or call.rank == 0 else torch.zeros_like(values)

@@ -1,6 +1,8 @@
 """Gated DeltaNet with context parallelism through head all-to-all, described."""
 
-from problems.spec.ranges import Extent, Real, Whole
+from dataclasses import replace
+
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -155,12 +157,15 @@ PROBLEM = Problem(
         ),
         Regime(
             name="saturated",
-            words="gates are 128 or -128, and strengths are 0 or 1",
-            settings={"saturated": True, "gate_mean": 0.0},
+            words="gates are 128 or -128, and strengths are 0 or 1, perhaps all 0 for one head of a sequence",
+            settings={"saturated": Among(options=("mixed", "one_head_learns_nothing")), "gate_mean": 0.0},
             apart=("first_has_values",),
         ),
         Regime(
-            name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
+            name="zero_keys",
+            words="a quarter of the keys are zero, as those of padding, or all keys of a head are equal",
+            settings={"zero_keys": Among(options=("zero", "equal"))},
+            apart=("first_has_values",),  # Equal keys would overwrite what a state recalls of another rank.
         ),
         Regime(
             name="short_keys",
@@ -188,10 +193,16 @@ PROBLEM = Problem(
             dims={"Ls": Whole(low=65, high=79)},
             apart=("first_has_values",),
         ),
-        *of_tensor("v", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("v", TINY_VALUES),
+        replace(
+            HUGE_VALUES,
+            words="values of v are around ten million, beyond the range of float16, on all ranks or the last alone",
+            settings={**HUGE_VALUES.settings, "huge_on": Among(options=("all", "last"))},
+        ),
     ),
     invariants=(
         "Queries and keys are zero, or longer than 1e-6, the least length that they are divided by.",
+        "Queries and keys are shorter than 1e6.",
         "Tensors are contiguous.",
         "Values are finite, and `beta` lies between 0 and 1.",
         "Where heads forget within a token or two, every rank has values.",
