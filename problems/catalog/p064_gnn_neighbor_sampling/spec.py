@@ -1,7 +1,7 @@
 """Distributed multi-hop neighbour sampling, described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import other_extents
+from problems.spec.regimes import beyond_16_bits, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -214,7 +214,14 @@ PROBLEM = Problem(
             settings={"seeds": "one_is_lonely"},
             at_large=False,
         ),
-        other_extents(Nn=Extent(low=60, high=100_000), S=Extent(high=60), derive=_of_few_nodes),
+        other_extents(Nn=Extent(low=60, high=500), S=Extent(high=60), derive=_of_few_nodes),
+        beyond_16_bits(
+            "many_nodes",
+            Nn=Extent(low=80_000, high=100_000),
+            S=Extent(low=20, high=60),
+            derive=_of_few_nodes,
+            narrow="",
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -163,6 +163,13 @@ def all_leave_with_the_first(
     return solution(seeds, fanouts[:hops], ptr, col, owners)
 
 
+def neighbours_in_16_bits(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Sends the numbers of neighbours in 16 bits."""
+    return gathered(seeds, fanouts, ptr, col & 0xFFFF, owners)
+
+
 HONEST = {"gathered": gathered, "broadcast": broadcast}
 MUTANTS = {
     "last_neighbours": last_neighbours,
@@ -171,6 +178,7 @@ MUTANTS = {
     "destinations_swapped": destinations_swapped,
 }
 NARROW = {
+    "many_nodes": neighbours_in_16_bits,
     "whole_lists": fanout_as_a_slice,
     "fanout_of_zero": zero_takes_all,
     "no_neighbours": one_edge_at_least,
