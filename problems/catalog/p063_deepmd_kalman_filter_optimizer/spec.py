@@ -239,7 +239,7 @@ PROBLEM = Problem(
             settings={"kalman_lambda": Real(low=0.01, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
             narrow="usual_numbers",
         ),
-        other_extents(nb=Extent(high=12), nk=Extent(high=180), derive=_all_blocks),
+        other_extents(nb=Extent(high=16), nk=Extent(high=180), derive=_all_blocks),
     ),
     invariants=(
         "Tensors are contiguous.",
