@@ -207,6 +207,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
+        "A row of the table is zero, or its largest value is of a size from 1e-30 to 1e30.",
         "`group` is None, the world group.",
         "Every rank asks for as many rows, at least one, and their number may be odd.",
         "There are fewer than 2^31 nodes.",
