@@ -31,6 +31,8 @@ BACKGROUND_MASS = 0.3
 LEADER_MEAN, LEADER_STD = 2.0, 1.5
 LOWEST = -1e32
 """A finite logit of words that are masked; bfloat16 and float32 hold it."""
+BELOW_EQUAL_LEADERS = -1.0
+"""What is no leader is no larger where leaders are equal and the highest."""
 HIGH_LEADERS, LOW = 5, -1e5
 """In a regime so many leaders are high, and the others equal and low, but above all that is no leader."""
 NUCLEUS_SHARE, REMOVED_SHARE = 0.6, 0.3
@@ -120,17 +122,20 @@ def tokens(call: Call) -> Tokens:
         target=_targets(call, columns, leaders) if nucleus is None else _targets_around(call, nucleus),
         top_k=top_k,
         top_p=top_p,
-        is_flat=call.setting("flat", usual=False),
+        is_flat=call.setting("flat", usual=False) or call.setting("rows", "usual") == "flat",
         nucleus=nucleus,
     )
 
 
 def _equal(call: Call, leaders: Tensor) -> Tensor:
-    """`leaders` (nt, LEADERS), all as high as the first of them; in half the tokens all zero, a few below zero."""
+    """`leaders` (nt, LEADERS), all as high as the first of them, or zero; in half the tokens all zero, a few below zero.
+
+    The background stays below zero then, so no more than the leaders survives.
+    """
     zeros = torch.zeros_like(leaders)
     zeros[:, ::5] = -0.0
     is_zero = call.integers("zero leaders", ("nt", 1), low=0, high=2, shared=True) == 0
-    return torch.where(is_zero, zeros, leaders[:, :1])
+    return torch.where(is_zero, zeros, leaders[:, :1].clamp(min=0.0))
 
 
 def chunk_size(call: Call) -> int:
@@ -149,8 +154,13 @@ def shard(call: Call, drawn: Tokens) -> Tensor:
         return _nearly_flat(call, drawn.nucleus, drawn.top_p)
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
-    if call.setting("equal_leaders", None) == "lowest":
+    equal = call.setting("equal_leaders", None)
+    if equal == "highest":
+        logits.clamp_(max=BELOW_EQUAL_LEADERS)
+    if equal == "lowest":
         logits.fill_(LOWEST)
+    if (higher_by := call.setting("higher_by", None)) is not None:
+        logits += higher_by
     _mask(call, logits)
     _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
     return logits
