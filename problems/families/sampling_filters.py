@@ -128,7 +128,7 @@ def tokens(call: Call) -> Tokens:
 
 
 def _equal(call: Call, leaders: Tensor) -> Tensor:
-    """`leaders` (nt, LEADERS), all as high as the first of them, or zero; in half the tokens all zero, a few below zero.
+    """`leaders` (nt, LEADERS), all as high as the first of them or zero; in half the tokens all zero, of both signs.
 
     The background stays below zero then, so no more than the leaders survives.
     """

@@ -24,6 +24,9 @@ CHUNK_SIZE = Argument(
     kind=ArgumentKind.INTEGER,
     values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
 )
+LEAST_P, MOST_P = 0.001, 0.9999
+"""The least `top_p`, and the largest that is below 1."""
+_ROWS = Among(options=("usual", "flat"))
 REGIMES = (
     Regime(name="other_k", words="top_k is another number", settings={"top_k": Whole(low=1, high=10, often=(3, 5, 7))}),
     Regime(
@@ -43,11 +46,13 @@ REGIMES = (
     Regime(
         name="wide_nucleus",
         words="top_k is None and rows are nearly flat, so that top-p leaves many words: all of a shard and more",
-        settings={"top_k": None, "top_p": Real(low=0.995, high=0.9995, often=(0.999,)), "nucleus": True},
+        settings={"top_k": None, "top_p": Real(low=0.995, high=MOST_P, often=(0.999, MOST_P)), "nucleus": True},
         at_large=False,  # The reference adds 128,256 probabilities up in bfloat16 there.
     ),
     Regime(
-        name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.98, often=(0.5,))}
+        name="other_p",
+        words="top_p is another number",
+        settings={"top_p": Real(low=LEAST_P, high=0.98, often=(0.02, 0.5))},
     ),
     Regime(
         name="largest_alone",
@@ -81,17 +86,30 @@ REGIMES = (
     ),
     Regime(
         name="large_logits",
-        words="as flat_rows, and logits are around 130, where the exponential of float32 overflows",
-        settings={"top_p": 1.0, "flat": True, "higher_by": 128.0},
+        words="logits are higher by so much that the exponential of float32 overflows, and top_p is 1; rows are as "
+        "usual or as in flat_rows",
+        settings={"top_p": 1.0, "rows": _ROWS, "higher_by": Real(low=128.0, high=184.0)},
         hides=True,
     ),
     Regime(
         name="low_logits",
-        words="as flat_rows, and logits are around -130, where the exponential of float32 is zero",
-        settings={"top_p": 1.0, "flat": True, "higher_by": -132.0},
+        words="logits are higher by a number so far below zero that the exponential of float32 is zero, and top_p is "
+        "1; rows are as usual or as in flat_rows",
+        settings={"top_p": 1.0, "rows": _ROWS, "higher_by": Real(low=-188.0, high=-132.0)},
         hides=True,
     ),
 )
+
+
+def _other_tokens(dims: Dims, world_size: int) -> Dims:
+    """`dims` with as many tokens as `own` on every rank, in `B` sequences."""
+    tokens = dims["own"] * world_size
+    return {**dims, "S": tokens // dims["B"], "nt": tokens}
+
+
+def _other_tokens_and_vocabulary(dims: Dims, world_size: int) -> Dims:
+    """As `_other_tokens`, with the vocabulary of all ranks, too."""
+    return _other_vocabulary(_other_tokens(dims, world_size), world_size)
 
 
 def _other_vocabulary(dims: Dims, world_size: int) -> Dims:
@@ -99,8 +117,17 @@ def _other_vocabulary(dims: Dims, world_size: int) -> Dims:
     return {**dims, "V": world_size * dims["Vl"], "nt": dims["B"] * dims["S"]}
 
 
+_SEQUENCES = Whole(low=1, high=2)
+OTHER_TOKENS = Regime(
+    name="other_tokens",
+    words="there are few tokens, `own` for each rank, in B sequences",
+    dims={"B": _SEQUENCES, "own": Extent(high=33)},
+    derive=_other_tokens,
+    narrow="tail_left_out",
+)
 OTHER_EXTENTS = replace(
-    other_extents(derive=_other_vocabulary, S=Extent(low=8, high=24, of=8), Vl=Extent(low=9, high=2051)),
+    other_extents(derive=_other_tokens_and_vocabulary, B=_SEQUENCES, own=Extent(high=17), Vl=Extent(low=9, high=2051)),
+    words="tensors have other extents than usual: `own` tokens for each rank in B sequences, and Vl words on a rank",
     apart=("wide_nucleus",),  # More words would be more probabilities that the reference adds up in bfloat16.
 )
 MANY_EQUAL_WORDS = Regime(
@@ -134,7 +161,7 @@ CHUNKS = (
 _INVARIANTS = (
     "Tensors are contiguous.",
     "`tp_group` is None, the world group.",
-    "`top_k` is None or from 1 to 10, and `top_p` is a number above 0 and at most 1.",
+    f"`top_k` is None or from 1 to 10, and `top_p` is 1 or a number from {LEAST_P} to {MOST_P}.",
     "The largest logit of a token is between -200 and 200; others may be far lower, down to minus infinity.",
     "No logit is NaN, and at least 16 of a token are finite.",
     "Where nothing is filtered (`top_k` is None and `top_p` is 1), all logits are finite.",
@@ -161,8 +188,8 @@ CHUNK_OF_LOGITS = Hop(
     pattern=Communication.ALL_TO_ALL,
 )
 MARGIN_NOTE = (
-    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, or of a tenth of 1 - top_p where that "
-    "is less, so that rounding decides nothing."
+    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, or of a tenth of 1 - top_p or of top_p "
+    "where that is less, so that rounding decides nothing."
 )
 CHUNK_NOTES = (
     "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",

@@ -1,7 +1,8 @@
 """Backward of chunked token log-probabilities under top-k/top-p, described."""
 
 from problems.families import sampling_filters_spec as filters
-from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Tolerance
+from problems.spec.ranges import Real
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Regime, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
@@ -86,6 +87,19 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "A target that the filters remove gets a gradient of zero, like every removed column.",
     ),
-    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS, filters.MANY_EQUAL_WORDS),
-    invariants=filters.CHUNKED_INVARIANTS,
+    regimes=(
+        *filters.REGIMES,
+        *filters.CHUNKS,
+        filters.OTHER_EXTENTS,
+        filters.MANY_EQUAL_WORDS,
+        Regime(
+            name="other_gradients",
+            words="`grad_output` is so many times as large as usual",
+            settings={"gradients": Real(low=1e-7, high=1e6, by_size=True)},
+        ),
+    ),
+    invariants=(
+        *filters.CHUNKED_INVARIANTS,
+        "`grad_output` is finite, and its root mean square over all tokens lies between 1e-8 and 1e7.",
+    ),
 )

@@ -141,6 +141,11 @@ def _by(change: Callable[..., Filtered]) -> Callable[..., Tensor]:
     return narrow
 
 
+def gradients_in_half(logits: Tensor, target: Tensor, grad_output: Tensor, *rest: Any) -> Tensor:
+    """Takes incoming gradients through float16, which holds no large ones and few small ones."""
+    return solution(logits, target, grad_output.half().float(), *rest)
+
+
 def whole_chunks_alone(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
     """Zeros where all tokens are no whole chunk."""
     out = solution(logits, target, *rest)
@@ -172,4 +177,5 @@ NARROW = {
     "small_chunks": four_chunks_at_most,
     "least_chunks": four_chunks_at_most,
     "whole_chunk": whole_chunks_alone,
+    "other_gradients": gradients_in_half,
 }
