@@ -160,7 +160,7 @@ PROBLEM = Problem(
     regimes=(
         *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
         *of_tensor("x", replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest")),
-        other_extents(rows=Extent(low=16, high=97), cl=Extent(low=16, high=97)),
+        other_extents(rows=Extent(high=97), cl=Extent(high=97)),
         Regime(
             name="below_the_floor",
             words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
