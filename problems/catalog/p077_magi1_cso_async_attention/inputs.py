@@ -21,7 +21,7 @@ def make_inputs(call: Call) -> Arguments:
     parts, clip = ranges_and_clip(call)
     is_told = call.setting("clip_told", usual=True)
     return {
-        "query": attention.in_score_regime(call, query.to(call.dtype)),
+        "query": _with_common_scores(call, attention.in_score_regime(call, query.to(call.dtype))),
         "key_value": keys_and_values(call),
         "k_ranges": _blocks(call, parts, clip),
         "cp_shuffle_num": parts,
@@ -38,6 +38,13 @@ def ranges_and_clip(call: Call) -> tuple[int, int]:
         return parts, max(1, int(part * tokens))
     padding = call.world_size * call.dims["spb"] - call.dims["clip"]
     return parts, tokens - padding if call.setting("clip_told", usual=True) else tokens
+
+
+def _with_common_scores(call: Call, query: Tensor) -> Tensor:
+    """`query`, so many times as large in the channel that adds the same to all scores."""
+    if (times := call.setting("common_scores", None)) is not None:
+        query[..., 0] *= times
+    return query
 
 
 def keys_and_values(call: Call) -> Tensor:
@@ -72,6 +79,9 @@ def _regular_blocks(call: Call, own: Tensor, clip: int, seen: str) -> Tensor:
         return torch.stack([torch.zeros_like(own), own + clip], dim=1)
     if seen == "any":
         ends = call.integers("regime's blocks", (len(own), 2), low=0, high=len(own) * clip, shared=True)
-        return ends.sort(dim=1).values + torch.arange(2, device=call.device)
+        blocks = ends.sort(dim=1).values + torch.arange(2, device=call.device)
+        if call.integers("regime's repeat", (), low=0, high=2, shared=True) == 0:
+            blocks[-1] = blocks[0]
+        return blocks
     key = call.integers("regime's keys", (len(own),), low=0, high=len(own) * clip, shared=True)
     return torch.stack([key, key + 1], dim=1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among, Real
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -172,7 +172,11 @@ PROBLEM = Problem(
             dims={"T": 12},
             settings={"ranges": Among(options=("2", "6", "12")), "seen": "any"},
         ),
-        Regime(name="eight_key_heads", words="there are eight heads of keys", dims={"Hkv": 8}),
+        Regime(
+            name="eight_key_heads",
+            words="there are eight heads of keys, and one, two or three times as many of queries",
+            dims={"Hkv": 8, "Hq": Extent(low=8, high=24, of=8)},
+        ),
         Regime(
             name="up_to_own_range",
             words="every range sees all keys up to the end of its own",
@@ -200,8 +204,16 @@ PROBLEM = Problem(
             settings={"clip_told": False, "all_tokens": 0},
             apart=("much_padding",),
         ),
-        attention.LARGE_SCORES,
-        attention.NEGATIVE_SCORES,
+        replace(
+            attention.LARGE_SCORES,
+            words=f"{attention.LARGE_SCORES.words}; they are higher still by so many times the least",
+            settings={**attention.LARGE_SCORES.settings, "common_scores": Real(low=1.0, high=4.2)},
+        ),
+        replace(
+            attention.NEGATIVE_SCORES,
+            words=f"{attention.NEGATIVE_SCORES.words}; they are lower still by so many times the least",
+            settings={**attention.NEGATIVE_SCORES.settings, "common_scores": Real(low=1.0, high=2.5)},
+        ),
         attention.HUGE_KEYS,
         *of_tensor("the values in key_value", TINY_VALUES, HUGE_VALUES),
         *of_tensor("key_value", ZERO_VALUES),
@@ -215,12 +227,12 @@ PROBLEM = Problem(
     invariants=(
         "`query`, `key_value` and `k_ranges` are contiguous.",
         "Values are finite.",
-        attention.SCORES,
+        "Scores lie between -700 and 700.",
         "No block of keys is empty, and none ends beyond the joint axis.",
         "`group` is None, the world group.",
         "Query heads are a multiple of the key heads, and of the number of ranks.",
         "Key heads are a multiple of the number of ranks, or divide it.",
-        "Heads have 32 or 128 entries; there are 8, 24 or 48 query heads, and 2 or 8 key heads.",
+        "Heads have 32 or 128 entries; there are 8, 16, 24 or 48 query heads, and 2 or 8 key heads.",
         "There is at least one range, and each has the same number of tokens on every rank, at least one.",
         "`clip_token_nums` is None, 0, or a number from 1 to the tokens of a range on all ranks together.",
     ),
