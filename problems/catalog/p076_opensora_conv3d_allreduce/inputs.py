@@ -3,12 +3,14 @@
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import in_regime, is_exact, magnitude
+from problems.inputs.regime_values import in_regime, is_exact, magnitude, owner
 from problems.inputs.values import Arguments, Call
 
 GLARE = 20.0
 COLUMNS = 60
 """Of so many columns one is glaring."""
+SMALL = 2.0**-17
+"""By what a regime has values of all ranks but one smaller."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -24,9 +26,11 @@ def make_inputs(call: Call) -> Arguments:
     video = call.normal("input", ("B", "Ci", *extents), dtype=torch.float32).mul_(scale)
     video *= call.scales("brightness", ("B", 1, *extents), spread=0.5, shared=True)
     video[..., call.permutation("glare", extents[-1], shared=True)[: extents[-1] // COLUMNS]] *= GLARE
+    if call.setting("first_is_zero", None) == "channel":
+        video[:, 0] = 0
     weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5) * magnitude(call)
     return {
-        "input": in_regime(call, "input", video.to(call.dtype)),
+        "input": _in_regime(call, video.to(call.dtype)),
         "weight": _single_taps(call, weight) if is_exact(call) else weight,
         "bias": _bias(call),
         "stride": call.setting("stride", 1),
@@ -35,6 +39,13 @@ def make_inputs(call: Call) -> Arguments:
         "groups": 1,
         "group": None,
     }
+
+
+def _in_regime(call: Call, video: Tensor) -> Tensor:
+    """`video` as the call's regime has it; it may be small on all ranks but one."""
+    if call.setting("others", None) == "small":
+        return video if call.rank == owner(call) else video * SMALL
+    return in_regime(call, "input", video)
 
 
 def _extents(call: Call) -> list[int]:
@@ -46,6 +57,8 @@ def _extents(call: Call) -> list[int]:
 def _bias(call: Call) -> Tensor:
     """The bias (Co,) of all ranks, on the scale of the sums; none where those are zero or have no rounding error."""
     bias = call.normal("bias", ("Co",), std=0.25, shared=True)
+    if call.setting("first_is_zero", None) == "bias":
+        bias[0] = 0
     has_none = is_exact(call) or call.setting("values", None) == "zero"
     return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from problems.spec.ranges import Among
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -148,7 +149,11 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
-        Regime(name="padding_1", words="`padding` is 1", settings={"padding": 1}),
+        Regime(
+            name="padding_1",
+            words="`padding` is 1, and the first bias, the first channel of input or nothing else is zero",
+            settings={"padding": 1, "first_is_zero": Among(options=("bias", "channel", "none"))},
+        ),
         Regime(
             name="dilation_2",
             words="`dilation` is 2",
@@ -158,7 +163,14 @@ PROBLEM = Problem(
         ),
         *of_tensor("input, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
         *of_tensor("input and bias", ZERO_VALUES),
-        *of_tensor("input", ONE_RANK_HAS_VALUES),
+        *of_tensor(
+            "input",
+            replace(
+                ONE_RANK_HAS_VALUES,
+                words="all values are zero, or smaller by 2^17, on every rank but one",
+                settings={**ONE_RANK_HAS_VALUES.settings, "others": Among(options=("zero", "small"))},
+            ),
+        ),
         exact_sums("out"),
     ),
     invariants=(

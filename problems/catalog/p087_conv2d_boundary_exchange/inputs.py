@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from problems.inputs.copying import copies, odd_values
-from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.regime_values import in_regime, magnitude, owner
 from problems.inputs.values import Arguments, Call
 
 TAPS = 9
+SMALL = 2.0**-17
+"""By what a regime has values of all ranks but one smaller."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -30,7 +32,10 @@ def strip(call: Call) -> Tensor:
     rows, columns = (stride(call) * call.dims[extent] for extent in ("hl", "wd"))
     if copies(call):
         return odd_values(call, "x", ("B", "C", rows, columns))
-    return in_regime(call, "x", call.long_tailed("x", ("B", "C", rows, columns)))
+    drawn = call.long_tailed("x", ("B", "C", rows, columns))
+    if call.setting("others", None) == "small":
+        return drawn if call.rank == owner(call) else drawn * SMALL
+    return in_regime(call, "x", drawn)
 
 
 def stride(call: Call) -> int:
@@ -41,6 +46,8 @@ def stride(call: Call) -> int:
 def _bias(call: Call) -> Tensor:
     """The bias (C,) of all ranks, on the scale of the sums."""
     bias = call.normal("bias", ("C",), shared=True)
+    if call.setting("first_bias", None) == "zero":
+        bias[0] = 0
     has_none = copies(call) or call.setting("values", None) == "zero"
     return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -118,10 +119,22 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
-        Regime(name="two_rows", words="strips of the result have two rows", dims={"hl": 2}),
+        Regime(
+            name="few_rows",
+            words="strips of the result have so few rows; all biases are as usual, or the first is zero",
+            settings={"first_bias": Among(options=("zero", "usual"))},
+            dims={"hl": Whole(low=2, high=7)},
+        ),
         *of_tensor("x, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
         *of_tensor("x and bias", ZERO_VALUES),
-        *of_tensor("x", ONE_RANK_HAS_VALUES),
+        *of_tensor(
+            "x",
+            replace(
+                ONE_RANK_HAS_VALUES,
+                words="all values are zero, or smaller by 2^17, on every rank but one",
+                settings={**ONE_RANK_HAS_VALUES.settings, "others": Among(options=("zero", "small"))},
+            ),
+        ),
         copied_values("out", words="biases are zero and each channel is one of x, moved up or down"),
     ),
     invariants=(

@@ -93,4 +93,4 @@ MUTANTS = {
     "without_bias": without_bias,
     "weight_in_float8": weight_in_float8,
 }
-NARROW = {"two_rows": three_rows_at_least}
+NARROW = {"few_rows": three_rows_at_least}
