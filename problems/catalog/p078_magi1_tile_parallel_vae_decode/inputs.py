@@ -14,13 +14,15 @@ from problems.inputs.values import Arguments, Call
 def make_inputs(call: Call) -> Arguments:
     """The rank's latent video (B, C, Tz, Hz, Wz), tile sizes, overlap factors, upsampling factors and no group."""
     dims = dict(call.dims)
-    in_space, in_time = call.setting("in_space", dims["fs8"]), call.setting("in_time", dims["ft8"])
+    in_space, in_time = int(call.setting("in_space", dims["fs8"])), call.setting("in_time", dims["ft8"])
     if in_time * (dims["Lt"] + dims["image"]) % EIGHTHS:
         in_time = dims["ft8"]
     if call.setting("tiles", None) == "one":
         dims |= {"Lt": dims["Tz"], "Lh": dims["Hz"], "Lw": dims["Wz"]}
     if call.setting("tiles", None) == "low":
         dims["Lh"] = dims["Lw"] // 2
+    if call.setting("tiles", None) == "high":
+        dims["Lw"] = dims["Lh"] // 2
     return {
         "z": _even_tiles(call) if copies(call) else _latents(call),
         "tile_latent_min_length": dims["Lt"],

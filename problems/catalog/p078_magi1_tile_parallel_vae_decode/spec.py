@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import SUMMED_VALUES, copied_values, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -272,8 +272,10 @@ PROBLEM = Problem(
         ),
         Regime(
             name="low_tiles",
-            words="tiles are half as high as wide, and do not overlap in height and width",
-            settings={"tiles": "low", "in_space": 0},
+            words="tiles are half as high as wide or half as wide as high, and overlap by 0 or 4 eighths in height and "
+            "width",
+            settings={"tiles": Among(options=("low", "high")), "in_space": Among(options=("0", "4"))},
+            at_large=False,
         ),
         Regime(
             name="one_tile",
@@ -284,9 +286,9 @@ PROBLEM = Problem(
         ),
         other_extents(
             derive=_other_video,
-            B=Extent(high=2),
+            B=Extent(high=3),
             Tz=Extent(high=6),
-            Hz=Extent(high=9),
+            Hz=Extent(high=70),
             Wz=Extent(high=11),
         ),
         *SUMMED_VALUES,
