@@ -55,6 +55,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     )
 
 
+def _all_rows(dims: Dims, _world_size: int) -> Dims:
+    """`dims` where as many neighbours are asked for as a rank has rows."""
+    return {**dims, "k": dims["nl"]}
+
+
 PROBLEM = Problem(
     number=79,
     slug="dinov2_distributed_knn",
@@ -158,9 +163,10 @@ PROBLEM = Problem(
         ),
         Regime(
             name="whole_shard",
-            words="a rank has 384 rows, and `max_k` is as many",
+            words="`max_k` is the number of rows that a rank has, nl",
             settings={"rows_in_classes_of": 50},
-            dims={"k": 384, "nl": 384},
+            dims={"nl": Extent(low=2, high=700)},
+            derive=_all_rows,
         ),
         replace(
             other_extents(nq=Extent(high=33), nl=Extent(low=64, high=513), k=Extent(high=64)),
