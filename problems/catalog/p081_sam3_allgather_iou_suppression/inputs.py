@@ -9,6 +9,8 @@ from problems.inputs.values import Arguments, Call
 
 THRESHOLD = 0.7
 COPIES = 0.85
+SUBNORMAL = 1e-39
+"""A number that bfloat16 and float32 hold with few bits."""
 REACHED = (
     (0.54, 54, 100),
     (0.54, 16_200, 30_000),
@@ -31,10 +33,20 @@ def make_inputs(call: Call) -> Arguments:
         "obj_scores_local": draw_scores(call, counts),
         "num_obj_per_gpu": counts,
         "last_occluded": _last_occluded(call),
-        "iou_threshold": _reached(call)[0] if _is_reached(call) else call.setting("threshold", THRESHOLD),
+        "iou_threshold": _threshold(call),
         "reverse": bool(call.integers("reverse", (), low=0, high=2, shared=True).item()),
         "group": None,
     }
+
+
+def _threshold(call: Call) -> float:
+    """0.7 in timed calls; or the IoU of a pair, a little more in float64 alone, or the next float32 number."""
+    if not _is_reached(call):
+        return float(call.setting("threshold", THRESHOLD))
+    threshold, style = _reached(call)[0], call.setting("threshold", None)
+    if style == "missed":
+        return float(torch.tensor(threshold).nextafter(torch.tensor(1.0)))
+    return threshold * (1 + 2.0**-50) if style == "reached_as_float32" else threshold
 
 
 def object_counts(call: Call) -> list[int]:
@@ -105,6 +117,7 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
     logits = torch.where(inside, 3.0, -3.0) + noise
     if call.setting("zero_logits", usual=False):
         logits.masked_fill_(~inside & (noise > 0), 0.0)
+        logits.masked_fill_(inside & (noise > 0.5), SUBNORMAL)
     if call.setting("empty_masks", usual=False):
         empty = torch.tensor(_telling_pairs(call)[0], device=call.device) - first
         empty = empty[(empty >= 0) & (empty < len(logits))]
@@ -113,7 +126,7 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
 
 
 def _is_reached(call: Call) -> bool:
-    return bool(call.setting("threshold", None) == "reached")
+    return call.setting("threshold", None) in {"reached", "reached_as_float32", "missed"}
 
 
 def _reached(call: Call) -> tuple[float, int, int]:
@@ -122,10 +135,13 @@ def _reached(call: Call) -> tuple[float, int, int]:
 
 
 def _pixels_of_pairs(call: Call) -> dict[int, int]:
-    """How many of the first pixels objects cover: one pair reaches the threshold exactly, another covers all."""
-    _, both, union = _reached(call)
+    """How many of the first pixels objects cover: one pair reaches the threshold exactly, another covers all.
+
+    Where there are more than 2^16 pixels, one of that pair covers too few of them to reach the threshold.
+    """
+    threshold, both, union = _reached(call)
     wholes = call.dims["Hm"] * call.dims["Wm"]
-    pixels = ((both, union), (wholes, wholes))
+    pixels = ((both, union), (wholes if wholes == 1 << 16 else int(threshold * wholes) - 99, wholes))
     return {
         place: count
         for pair, counts in zip(_telling_pairs(call), pixels, strict=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Real, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     ALL_OTHERS,
@@ -69,6 +69,11 @@ def among(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
     mean = value // world_size
     spread = max(1, mean // 2)
     return {**dims, "O": value, "n_min": max(1, mean - spread), "n_max": mean + spread}
+
+
+def _square(dims: Dims, _world_size: int) -> Dims:
+    """`dims` with masks as wide as high."""
+    return {**dims, "Wm": dims["Hm"]}
 
 
 PROBLEM = Problem(
@@ -157,7 +162,7 @@ PROBLEM = Problem(
         Regime(
             name="other_threshold",
             words="iou_threshold is another number",
-            settings={"threshold": Real(low=0.01, high=0.99, often=(0.3, 0.5))},
+            settings={"threshold": Real(low=0.001, high=0.99, often=(0.3, 0.5))},
             narrow="usual_numbers",
         ),
         Regime(
@@ -167,12 +172,18 @@ PROBLEM = Problem(
         ),
         Regime(
             name="reached_threshold",
-            words="an IoU is iou_threshold exactly, and two masks cover all of their 65536 pixels",
-            settings={"threshold": "reached"},
-            dims={"Hm": 256, "Wm": 256},
+            words="an IoU is iou_threshold exactly, or only as a float32 number, or the float32 number below it, and a "
+            "mask or two cover all pixels",
+            settings={"threshold": Among(options=("reached", "reached_as_float32", "missed"))},
+            dims={"Hm": Extent(low=256, high=288, of=32)},
+            derive=_square,
             apart=(ALL_OTHERS,),
         ),
-        Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
+        Regime(
+            name="zero_logits",
+            words="many mask logits are exactly 0, and others above 0 are subnormal",
+            settings={"zero_logits": True},
+        ),
         Regime(
             name="empty_masks",
             words="two objects that were hidden at different times have no pixel",
@@ -188,7 +199,7 @@ PROBLEM = Problem(
         Regime(
             name="later_frames",
             words="last_occluded holds numbers that 32 bits with a sign do not",
-            settings={"first_frame": Whole(low=1 << 31, high=(1 << 32) - 16)},
+            settings={"first_frame": Whole(low=1 << 31, high=(1 << 32) - 6)},
         ),
         Regime(
             name="odd_masks",
@@ -198,8 +209,9 @@ PROBLEM = Problem(
         Regime(name="idle_rank", words="one rank has no object", settings={"counts": "one_is_idle"}),
         Regime(
             name="one_rank_has_most",
-            words="every rank but one has a single object",
+            words="there are so many objects, and every rank but one has a single one",
             settings={"counts": "one_has_most"},
+            dims={"O": Extent(low=65, high=320)},
         ),
     ),
     invariants=(
