@@ -26,8 +26,10 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("infinite", usual=False):
         chance = call.uniform("which are infinite", (count,), dtype=torch.float32)
         values = values.masked_fill(chance < 1 / 8, torch.inf).masked_fill(chance > 7 / 8, -torch.inf)
-        subnormal = call.integers("subnormal", (count,), low=-99, high=100).double() * LEAST
-        values = values.where((chance - 1 / 2).abs() >= 1 / 8, subnormal.to(call.dtype))
+        number = call.integers("subnormal", (count,), low=-99, high=100)
+        most = torch.finfo(call.dtype).max
+        extreme = torch.where(number.abs() > 96, number.sign() * most, number.double() * LEAST)
+        values = values.where((chance - 1 / 2).abs() >= 1 / 8, extreme.to(call.dtype))
     if call.setting("equal", usual=False):
         values = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
     if call.setting("ranges", None) == "apart":

@@ -148,7 +148,8 @@ PROBLEM = Problem(
         Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
         Regime(
             name="infinite_values",
-            words="a quarter of the values is infinite and another one subnormal, of either sign",
+            words="a quarter of the values is infinite and another one subnormal or, seldom, the largest finite "
+            "number, of either sign",
             settings={"infinite": True},
             apart=("ranges_apart",),
         ),
