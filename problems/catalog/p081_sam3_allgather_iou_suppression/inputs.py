@@ -40,13 +40,13 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def _threshold(call: Call) -> float:
-    """0.7 in timed calls; or the IoU of a pair, a little more in float64 alone, or the next float32 number."""
+    """0.7 in timed calls; or the IoU of a pair, but a little more in float64, or the next float32 number."""
     if not _is_reached(call):
         return float(call.setting("threshold", THRESHOLD))
     threshold, style = _reached(call)[0], call.setting("threshold", None)
     if style == "missed":
         return float(torch.tensor(threshold).nextafter(torch.tensor(1.0)))
-    return threshold * (1 + 2.0**-50) if style == "reached_as_float32" else threshold
+    return threshold * (1 + 2.0**-50)
 
 
 def object_counts(call: Call) -> list[int]:
@@ -126,7 +126,7 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
 
 
 def _is_reached(call: Call) -> bool:
-    return call.setting("threshold", None) in {"reached", "reached_as_float32", "missed"}
+    return call.setting("threshold", None) in {"reached", "missed"}
 
 
 def _reached(call: Call) -> tuple[float, int, int]:

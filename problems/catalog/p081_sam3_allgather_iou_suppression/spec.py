@@ -172,9 +172,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="reached_threshold",
-            words="an IoU is iou_threshold exactly, or only as a float32 number, or the float32 number below it, and a "
-            "mask or two cover all pixels",
-            settings={"threshold": Among(options=("reached", "reached_as_float32", "missed"))},
+            words="an IoU is iou_threshold as a float32 number alone, or the float32 number below it, and a mask or "
+            "two cover all pixels",
+            settings={"threshold": Among(options=("missed", "reached"))},
             dims={"Hm": Extent(low=256, high=288, of=32)},
             derive=_square,
             apart=(ALL_OTHERS,),
