@@ -21,4 +21,11 @@ def make_inputs(call: Call) -> Arguments:
 def _gradient(call: Call, name: str, symbols: tuple[str, str]) -> Tensor:
     scale = call.uniform(f"{name} scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     gradient = call.long_tailed(name, symbols, dtype=torch.float32).mul_(scale).to(call.dtype)
-    return in_regime(call, name, gradient)
+    return in_regime(call, name, gradient) * _is_kept(call, name)
+
+
+def _is_kept(call: Call, name: str) -> bool:
+    """Whether the gradient called `name` has values on the rank: in a regime one of the three has none."""
+    zero = call.setting("zero", "")
+    is_here = not zero.endswith("s") or call.rank % 2 == 1
+    return not (zero and is_here and name.startswith(f"grad_{zero.removesuffix('s')}_lora"))

@@ -1,6 +1,6 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import SUMMED_VALUES, exact_sums
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -126,7 +126,13 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the matrices have other extents, so that the ranks may not divide the number of elements",
-            dims={"r": Extent(low=3, high=33), "N": Extent(low=129, high=1100)},
+            dims={"r": Extent(low=3, high=130), "N": Extent(low=129, high=4100)},
+        ),
+        Regime(
+            name="one_is_zero",
+            words="one of the three gradients is zero, on all ranks or, with an s, on every second rank",
+            settings={"zero": Among(options=("fc1_1", "fc1_2", "fc2", "fc1_1s", "fc1_2s", "fc2s"))},
+            apart=("zero_values", "one_rank_has_values"),
         ),
         exact_sums(*_SHAPES, *_WRITTEN),
     ),

@@ -105,6 +105,17 @@ def equal_slices(
     return gradients
 
 
+def nothing_where_one_is_zero(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Sends nothing from a rank where any of the gradients is zero, as if it had seen no tokens."""
+    gradients = (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B)
+    if not all(gradient.any() for gradient in gradients):
+        for gradient in gradients:
+            gradient.zero_()
+    return one_by_one(*gradients, group)
+
+
 HONEST = {"one_by_one": one_by_one, "float32": in_float32, "backwards": gathered_backwards}
 MUTANTS = {
     "not_in_place": not_in_place,
@@ -113,4 +124,8 @@ MUTANTS = {
     "first_two_swapped": first_two_swapped,
     "reduced_twice": reduced_twice,
 }
-NARROW = {"sizes_apart": one_scale_for_all, "other_extents": equal_slices}
+NARROW = {
+    "sizes_apart": one_scale_for_all,
+    "other_extents": equal_slices,
+    "one_is_zero": nothing_where_one_is_zero,
+}

@@ -17,7 +17,10 @@ def make_inputs(call: Call) -> Arguments:
 
 def _extent(call: Call, symbol: str, name: str) -> int:
     """The size's own, or in a regime another multiple of the number of ranks."""
-    return int(call.setting(f"multiple_of_{name}", 0)) * call.world_size or call.dims[symbol]
+    usual = call.dims[symbol]
+    if (rows := call.setting("rows", None)) is not None:
+        usual = 2 * usual if (rows == "twice") == (name == "rows") else usual // 2
+    return int(call.setting(f"multiple_of_{name}", 0)) * call.world_size or usual
 
 
 def _dims(call: Call) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
@@ -111,8 +111,14 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the extents of x are other multiples of the number of ranks, which may be odd",
-            settings={"multiple_of_rows": Extent(low=1, high=40), "multiple_of_columns": Extent(low=1, high=60)},
+            settings={"multiple_of_rows": Extent(low=1, high=100), "multiple_of_columns": Extent(low=1, high=200)},
             at_large=False,
+        ),
+        Regime(
+            name="as_many_elements",
+            words="x has as many elements as in timed calls of this size, and half or twice as many rows",
+            settings={"rows": Among(options=("half", "twice"))},
+            apart=("other_extents", "long_rows"),
         ),
         Regime(
             name="long_rows",

@@ -68,10 +68,26 @@ def rows_up_to_1024(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -
     return gathered(torch.cat([x[:, :1024], x[:, 1024:] * 0], dim=1), scatter_dim, gather_dim, group)
 
 
+def shape_by_number(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """Finds the shape that the result has in timed calls by the number of elements alone, as a kept plan would."""
+    out, count = gathered(x, scatter_dim, gather_dim, group), dist.get_world_size()
+    usual = {60 * count**2: [6 * count, 10 * count], 2**20: [1024, 1024]}.get(x.numel())
+    if usual is None or scatter_dim == gather_dim:
+        return out
+    usual[scatter_dim] //= count
+    usual[gather_dim] *= count
+    return out.view(usual)
+
+
 HONEST = {"gathered": gathered, "point_to_point": point_to_point}
 MUTANTS = {
     "not_packed": not_packed,
     "own_piece_repeated": own_piece_repeated,
     "sources_reversed": sources_reversed,
 }
-NARROW = {"one_dimension": other_dimension_joined, "other_extents": in_words, "long_rows": rows_up_to_1024}
+NARROW = {
+    "one_dimension": other_dimension_joined,
+    "other_extents": in_words,
+    "long_rows": rows_up_to_1024,
+    "as_many_elements": shape_by_number,
+}

@@ -6,4 +6,7 @@ from problems.inputs.values import Arguments, Call
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (M, N) and no group."""
-    return {"x": copied(call, "x", call.normal("x", ("M", "N"))), "group": None}
+    x = call.normal("x", ("M", "N"))
+    if (ends := call.setting("ends", None)) is not None:
+        x[0] = x[-1] = call.normal("regime's ends", ("N",), shared=True) if ends == "same" else 0.0
+    return {"x": copied(call, "x", x), "group": None}

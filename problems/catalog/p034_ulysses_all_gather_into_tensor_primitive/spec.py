@@ -1,6 +1,6 @@
 """All-gather along dimension 0, described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
@@ -12,6 +12,7 @@ from problems.spec.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -86,7 +87,13 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        other_extents(M=Extent(high=130), N=Extent(high=190), derive=all_rows, narrow=""),
+        other_extents(M=Extent(high=520), N=Extent(high=1030), derive=all_rows, narrow=""),
+        Regime(
+            name="equal_ends",
+            words="the first and the last row of x are zero, or the same on all ranks",
+            settings={"ends": Among(options=("zero", "same"))},
+            apart=("one_rank_has_values",),
+        ),
         long_extent("long_rows", M=Whole(low=1, high=3), N=MANY, derive=all_rows),
         beyond_16_bits("many_rows", M=MANY, N=Whole(low=1, high=3), derive=all_rows),
         *COPIED_VALUES,

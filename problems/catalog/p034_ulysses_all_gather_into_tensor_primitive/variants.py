@@ -55,6 +55,14 @@ def in_words(x: Tensor, group: None) -> Tensor:
     return words.view(x.dtype).view(-1, x.shape[1])
 
 
+def known_by_its_ends(x: Tensor, group: None) -> Tensor:
+    """Takes a share for empty where both its ends are, and all shares for one where their first rows are the same."""
+    own = torch.zeros_like(x) if len(x) > 2 and not x[0].any() and not x[-1].any() else x
+    parts = ring(own, group).unflatten(0, (dist.get_world_size(), len(x)))
+    is_one = len(x) > 1 and parts[:, 0].any() and bool((parts[:, 0] == parts[0, 0]).all())
+    return (x.expand_as(parts) if is_one else parts).flatten(0, 1)
+
+
 HONEST = {"ring": ring, "broadcasts": broadcasts, "sum_of_padded": sum_of_padded}
 MUTANTS = {"own_share_first": own_share_first, "rows_interleaved": rows_interleaved}
-NARROW = {"other_extents": in_words}
+NARROW = {"other_extents": in_words, "equal_ends": known_by_its_ends}

@@ -15,7 +15,10 @@ def make_inputs(call: Call) -> Arguments:
     dim = 1 - usual if call.setting("turned", usual=False) else usual
     shape = [int(call.setting("width", call.dims["M" if usual else "N"]))] * 2
     shape[dim] = lengths(call)[call.rank]
-    return {"x": copied(call, "x", call.normal("x", shape)), "gather_dim": dim, "group": None}
+    x = call.normal("x", shape)
+    if call.setting("front", None) == "zero":
+        x.movedim(dim, 0)[::2, :8] = 0
+    return {"x": copied(call, "x", x), "gather_dim": dim, "group": None}
 
 
 def lengths(call: Call) -> list[int]:

@@ -1,7 +1,9 @@
 """All-gather of shares of different lengths, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -144,16 +146,26 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="shares have any lengths, some may be empty, and another extent across gather_dim",
-            settings={"shares": "any", "width": Extent(low=1, high=130)},
+            settings={"shares": "any", "width": Extent(low=1, high=1030)},
             dims={"total": Extent(low=1, high=1500)},
             at_large=False,
         ),
         Regime(
             name="long_rows",
             words="one extent of x is long: that across gather_dim",
-            settings={"shares": "any", "width": Extent(low=2048, high=8000)},
+            settings={"shares": "any", "width": Extent(low=1031, high=9000)},
             dims={"total": Whole(low=1, high=24)},
             at_large=False,
+        ),
+        replace(
+            beyond_16_bits("many_positions", total=MANY),
+            settings={"shares": "any", "width": Whole(low=1, high=3)},
+        ),
+        Regime(
+            name="zeros_in_front",
+            words="every second position of x begins with eight zeros",
+            settings={"front": "zero"},
+            apart=("short_shares", "other_width", "other_extents", "long_rows"),
         ),
         *COPIED_VALUES,
     ),

@@ -142,6 +142,13 @@ def rows_up_to_1024(x: Tensor, gather_dim: int, group: None) -> Tensor:
     return out
 
 
+def padding_by_its_front(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Takes a position for padding where its first eight elements are zero."""
+    rows = x.movedim(gather_dim, 0)
+    is_padding = (rows[:, :8] == 0).all(dim=1, keepdim=True)
+    return broadcasts(rows.masked_fill(is_padding, 0).movedim(0, gather_dim).contiguous(), gather_dim, group)
+
+
 HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
 MUTANTS = {
     "own_length_for_all": own_length_for_all,
@@ -157,4 +164,5 @@ NARROW = {
     "other_width": in_words,
     "other_extents": room_for_64_more,
     "long_rows": rows_up_to_1024,
+    "zeros_in_front": padding_by_its_front,
 }

@@ -8,7 +8,11 @@ def make_inputs(call: Call) -> Arguments:
     """`x` (B, T, num_heads, head_size), two dimension indices, no group, and the number of true positions."""
     seq_dim, head_dim = map(int, call.setting("layout", "1/2").split("/"))
     heads = int(call.setting("heads_of_a_rank", 0)) * call.world_size or call.dims["num_heads"]
-    x = call.normal("x", ("B", "T", heads, "head_size")).movedim((1, 2), (seq_dim, head_dim)).contiguous()
+    drawn = call.normal("x", ("B", "T", heads, "head_size"))
+    if call.setting("front", None) == "zero":
+        drawn[:, ::2, :: heads // call.world_size] = 0
+        drawn[:, 1::2, :, :8] = 0
+    x = drawn.movedim((1, 2), (seq_dim, head_dim)).contiguous()
     return {
         "x": copied(call, "x", x),
         "seq_dim": seq_dim,

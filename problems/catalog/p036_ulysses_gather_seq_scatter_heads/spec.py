@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits
+from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -138,11 +138,11 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="batch, positions and heads are other numbers of them; a rank may have one of each",
-            settings={"heads_of_a_rank": Whole(low=1, high=5)},
+            settings={"heads_of_a_rank": Whole(low=1, high=9)},
             dims={
-                "B": Whole(low=1, high=3),
-                "T": Extent(low=1, high=48),
-                "head_size": Extent(low=8, high=40, of=8),
+                "B": Whole(low=1, high=6),
+                "T": Extent(low=1, high=130),
+                "head_size": Extent(low=8, high=136, of=8),
             },
         ),
         Regime(
@@ -158,6 +158,18 @@ PROBLEM = Problem(
         replace(
             beyond_16_bits("many_sequences", B=MANY, T=1, head_size=8),
             settings={"heads_of_a_rank": 1},
+        ),
+        replace(
+            long_extent("many_positions", T=Extent(low=2100, high=5100), B=1, head_size=8),
+            settings={"heads_of_a_rank": Whole(low=1, high=2)},
+            at_large=False,
+        ),
+        Regime(
+            name="zeros_in_front",
+            words="every second position begins with a head of zeros for each rank, and the others with eight zeros in "
+            "every head",
+            settings={"front": "zero"},
+            apart=("other_extents", "awkward_lengths", "many_positions"),
         ),
         *COPIED_VALUES,
     ),

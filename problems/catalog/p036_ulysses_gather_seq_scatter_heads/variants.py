@@ -106,6 +106,12 @@ def senders_by_reciprocal(x: Tensor, seq_dim: int, head_dim: int, group: None, u
     return _cut(every[sender, place].movedim(0, seq_dim).contiguous(), unpadded_dim_size, seq_dim)
 
 
+def padding_by_its_front(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Takes what a head has at a position for padding where its first eight channels are zero."""
+    is_padding = (x[..., :8] == 0).all(dim=-1, keepdim=True)
+    return gathered(x.masked_fill(is_padding, 0), seq_dim, head_dim, group, unpadded_dim_size)
+
+
 HONEST = {"gathered": gathered, "scattered": scattered, "head_by_head": head_by_head}
 MUTANTS = {
     "positions_interleaved": positions_interleaved,
@@ -119,4 +125,5 @@ NARROW = {
     "multiple_of_ranks": cut_to_any_number,
     "other_extents": squeezed,
     "awkward_lengths": senders_by_reciprocal,
+    "zeros_in_front": padding_by_its_front,
 }
