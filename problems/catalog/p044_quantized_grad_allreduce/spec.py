@@ -136,7 +136,7 @@ PROBLEM = Problem(
         Regime(
             name="other_block_size",
             words="block_size is another one, and the last block may be incomplete",
-            dims={"n_el": Extent(low=1500, high=5000), "block_size": Extent(low=3, high=350)},
+            dims={"n_el": Extent(low=1500, high=5000), "block_size": Extent(low=3, high=519)},
         ),
         Regime(
             name="whole_blocks",
@@ -145,8 +145,21 @@ PROBLEM = Problem(
         ),
         Regime(
             name="long_blocks",
-            words="block_size is beyond 1024, and the largest magnitude of a block lies anywhere in it",
-            dims={"n_el": Whole(low=5000, high=9000), "block_size": Whole(low=1300, high=2048)},
+            words="block_size is beyond 512, and the largest magnitude of a block lies anywhere in it",
+            dims={"n_el": Whole(low=5000, high=9000), "block_size": Whole(low=520, high=2048)},
+        ),
+        Regime(
+            name="one_block",
+            words="the gradient is shorter than one block",
+            dims={"n_el": Whole(low=65, high=900), "block_size": Whole(low=901, high=2048)},
+            tolerances={"out": _OF_FEW},
+        ),
+        Regime(
+            name="same_on_all_ranks",
+            words="all ranks have the same gradient",
+            settings={"same": True},
+            apart=("one_rank_has_values",),
+            hides=True,
         ),
         Regime(
             name="few_elements",
@@ -158,7 +171,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`flat_grad` is a contiguous vector in bfloat16, of the same length on all ranks.",
-        "Values are finite.",
+        "Values are at most 1e30 in size.",
         "The length of `flat_grad` is free from 1 on.",
         "`block_size` is from 3 to 2048, no multiple of anything, and may exceed the length.",
     ),

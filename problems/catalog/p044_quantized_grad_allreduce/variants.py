@@ -143,11 +143,32 @@ def without_padding(flat_grad: Tensor, block_size: int) -> Tensor:
     return (local / dist.get_world_size()).to(flat_grad.dtype)
 
 
-def longest_of_first_1024(flat_grad: Tensor, block_size: int) -> Tensor:
-    """Looks for a block's largest magnitude among its first 1024 elements, one for each thread."""
+def longest_of_first_512(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Looks for a block's largest magnitude among its first 512 elements, one for each thread."""
     blocks = _blocks(flat_grad, block_size)
-    step = _step(blocks[:, :1024])
+    step = _step(blocks[:, :512])
     return _mean((blocks / step).round().clamp(-127, 127) * step, flat_grad)
+
+
+def longest_of_first_32(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Looks for the largest magnitude of an only block among the 32 elements that a warp reads first."""
+    blocks = _blocks(flat_grad, block_size)
+    step = _step(blocks if len(blocks) > 1 else blocks[:, :32])
+    return _mean((blocks / step).round().clamp(-127, 127) * step, flat_grad)
+
+
+def codes_added_where_steps_agree(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Adds 8-bit codes up in 8 bits where all ranks have the same steps."""
+    blocks = _blocks(flat_grad, block_size)
+    step = _step(blocks)
+    least, most = step.clone(), step.clone()
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    codes = (blocks / step).round().to(torch.int8)
+    if not torch.equal(least, most):
+        return _mean(codes * step, flat_grad)
+    dist.all_reduce(codes)
+    return ((codes * step) / dist.get_world_size()).flatten()[: flat_grad.numel()].to(flat_grad.dtype)
 
 
 def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
@@ -186,6 +207,8 @@ NARROW = {
     "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
     "whole_blocks": without_padding,
-    "long_blocks": longest_of_first_1024,
+    "long_blocks": longest_of_first_512,
+    "one_block": longest_of_first_32,
+    "same_on_all_ranks": codes_added_where_steps_agree,
     "few_elements": in_equal_slices,
 }

@@ -1,6 +1,7 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
 from problems.inputs.regime_values import LARGEST, in_regime
 from problems.inputs.values import Arguments, Call
@@ -21,9 +22,18 @@ def make_inputs(call: Call) -> Arguments:
     values = call.long_tailed("rs_input_1d", (rows, hidden), dtype=torch.float32)
     values = values.mul_((row + own).exp2_()).to(call.dtype).view(-1)
     return {
-        "rs_input_1d": in_regime(call, "rs_input_1d", values),
+        "rs_input_1d": _with_zero_rows(call, in_regime(call, "rs_input_1d", values)),
         "gamma": call.normal("gamma", ("hidden",), shared=True).mul_(
             LARGEST if call.setting("gamma", None) == "huge" else 1.0
         ),
         "eps": call.setting("epsilon", EPSILON),
     }
+
+
+def _with_zero_rows(call: Call, values: Tensor) -> Tensor:
+    """`values`; in a regime the first row of each rank's chunk and every third row of all are zero."""
+    if call.setting("rows", None) == "zero":
+        rows = values.view(call.world_size, -1, call.dims["hidden"])
+        rows[:, 0] = 0
+        rows.flatten(0, 1)[::3] = 0
+    return values

@@ -134,8 +134,13 @@ PROBLEM = Problem(
             settings={"gamma": "huge"},
             dtypes=("bfloat16", "float32"),
         ),
-        other_extents(rows=Extent(low=9, high=80), hidden=Extent(low=24, high=300), derive=chunks),
+        other_extents(rows=Extent(low=9, high=80), hidden=Extent(low=24, high=4096), derive=chunks),
         long_extent("long_rows", rows=Whole(low=1, high=2), hidden=Extent(low=4097, high=12_000), derive=chunks),
+        Regime(
+            name="zero_rows",
+            words="the first row of each rank and every third of all are zero on all ranks",
+            settings={"rows": "zero"},
+        ),
         *of_tensor("rs_input_1d", *SUMMED_VALUES),
         exact_sums(
             "out",
@@ -152,7 +157,7 @@ PROBLEM = Problem(
         "Tensors are contiguous and in bfloat16.",
         "The number of a rank's rows is free from 1 on, and rows have 24 to 12,000 elements.",
         "Neither extent is a multiple of anything; both are the same on all ranks.",
-        "Values are finite, and their squares lie in the range of float32.",
+        "Values are at most 1e15 in size, and those of `gamma` are zero or at least 1e-15 in size.",
         "`eps` lies between 1e-12 and 1.",
     ),
 )

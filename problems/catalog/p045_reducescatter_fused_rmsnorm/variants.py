@@ -79,6 +79,12 @@ def six_bits_of_mantissa(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tens
     return in_float32(rounded.to(rs_input_1d.dtype), gamma, eps)
 
 
+def nothing_after_a_zero_row(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    """Returns nothing but zeros where the first row is zero."""
+    out = in_float32(rs_input_1d, gamma, eps)
+    return out if out[0].any() else torch.zeros_like(out)
+
+
 def gamma_in_float16(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
     """Rounds the weight to float16."""
     return in_float32(rs_input_1d, gamma.half().to(gamma.dtype), eps)
@@ -92,4 +98,9 @@ MUTANTS = {
     "normalised_before_the_mean": normalised_before_the_mean,
     "rows_in_8_bits": rows_in_8_bits,
 }
-NARROW = {"tiny_values": flushes, "exact_sums": six_bits_of_mantissa, "huge_gamma": gamma_in_float16}
+NARROW = {
+    "tiny_values": flushes,
+    "exact_sums": six_bits_of_mantissa,
+    "huge_gamma": gamma_in_float16,
+    "zero_rows": nothing_after_a_zero_row,
+}

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import LARGEST, columns_picked, in_regime, picks
+from problems.inputs.regime_values import LARGEST, SMALLEST, columns_picked, in_regime, picks
 from problems.inputs.values import Arguments, Call
 
 
@@ -16,7 +16,8 @@ def make_inputs(call: Call) -> Arguments:
     weight = call.normal(
         "weight_shard", ("local_vocab", "hidden"), std=call.dims["hidden"] ** -0.5, dtype=torch.float32
     )
-    times, divided = {"huge": (LARGEST, LARGEST), "zero": (0.0, 1.0)}.get(call.setting("hidden", ""), (1.0, 1.0))
+    scales = {"huge": (LARGEST, LARGEST), "tiny": (SMALLEST, SMALLEST), "zero": (0.0, 1.0)}
+    times, divided = scales.get(call.setting("hidden", ""), (1.0, 1.0))
     return {
         "hidden_states": call.normal("hidden_states", ("num_tokens", "hidden"), shared=True).mul_(times),
         **_shards(call, weight.mul_(call.scales("rows", ("local_vocab", 1))).div_(divided)),
@@ -28,5 +29,10 @@ def _shards(call: Call, weight: Tensor) -> Arguments:
     bias = call.normal("bias_shard", ("local_vocab",))
     if picks(call):
         return {"weight_shard": columns_picked(call, weight.t()).t().contiguous(), "bias_shard": torch.zeros_like(bias)}
-    shards = {"weight_shard": weight.to(call.dtype), "bias_shard": bias}
+    weight = (
+        weight.to(call.dtype)
+        if call.setting("hidden", "") != "no_weight"
+        else torch.zeros_like(weight, dtype=call.dtype)
+    )
+    shards = {"weight_shard": weight, "bias_shard": bias}
     return {name: in_regime(call, name, shard) for name, shard in shards.items()}

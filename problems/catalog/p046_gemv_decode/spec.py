@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import SUMMED_VALUES, exact_products, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
@@ -125,20 +125,22 @@ PROBLEM = Problem(
         *of_tensor("weight_shard and bias_shard", *SUMMED_VALUES),
         Regime(
             name="huge_hidden",
-            words="hidden_states are around ten million, beyond the range of float16, and weight_shard is smaller",
-            settings={"hidden": "huge"},
+            words="hidden_states are around ten million, beyond the range of float16, and weight_shard is smaller; or "
+            "below 1e-4 in size, and weight_shard is larger",
+            settings={"hidden": Among(options=("huge", "tiny"))},
             dtypes=("bfloat16", "float32"),
             narrow="arguments_in_float16",
         ),
         Regime(
             name="zero_hidden",
-            words="hidden_states are zero, so that logits are biases",
-            settings={"hidden": "zero"},
+            words="hidden_states or all weights are zero, so that logits are biases",
+            settings={"hidden": Among(options=("zero", "no_weight"))},
+            apart=("exact_products",),
             narrow="divides_arguments_by_the_largest",
         ),
         other_extents(
-            num_tokens=Extent(high=40),
-            hidden=Extent(low=17, high=300),
+            num_tokens=Extent(high=200),
+            hidden=Extent(low=17, high=1030),
             local_vocab=Extent(low=150, high=500),
             derive=all_rows,
         ),

@@ -46,6 +46,8 @@ def samples(call: Call) -> Tensor:
     drawn = first.normal("x_local", ("B_fsdp", "D"))
     if (closed_by := call.setting("closed_by", None)) is not None:
         drawn[:, 0] = closed_by
+    if call.setting("first_sample", None) == "zero":
+        drawn[0] = 0
     return drawn if call.setting("values", "") == "one_rank" else in_regime(call, "x_local", drawn)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import lcm
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -168,6 +168,13 @@ PROBLEM = Problem(
                 "copied_values",
             ),
         ),
+        Regime(
+            name="other_samples",
+            words="there is another number of samples, and the first of a rank is zero",
+            settings={"first_sample": "zero"},
+            dims={"B_fsdp": Extent(low=16, high=160, of=16)},
+            apart=("closed_gates", "copied_values"),
+        ),
         copied_values(
             "y", words="samples are powers of two, gates are open and columns of weights hold one number each"
         ),
@@ -195,7 +202,8 @@ PROBLEM = Problem(
         "Tensors are contiguous, and have the same shapes on all ranks.",
         "Values are finite.",
         "`n_tp` x `n_fsdp` is the world size, and either of them may be 1.",
-        "D and D_ff are those of the sizes, whatever `n_tp` is.",
+        "D and D_ff are those of the sizes, whatever `n_tp` is. The number of samples may be another.",
         "On 2, 4 or 8 ranks each extent of a tensor is a multiple of 16.",
+        "No result depends on what passes SiLU below -16: it may count as zero.",
     ),
 )

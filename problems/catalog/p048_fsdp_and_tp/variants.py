@@ -81,6 +81,12 @@ def divides_by_the_largest(x: Tensor, *rest: Any) -> Tensor:
     return whole((x.double() / largest * largest).to(x.dtype), *rest)
 
 
+def nothing_after_a_zero_sample(x: Tensor, *rest: Any) -> Tensor:
+    """Returns nothing but zeros where the first sample is zero."""
+    y = whole(x, *rest)
+    return y if y[0].any() else torch.zeros_like(y)
+
+
 HONEST = {"float32": whole, "chunked": chunked, "run_dtype": partial(whole, width=torch.bfloat16)}
 MUTANTS = {
     "gate_and_up_exchanged": partial(whole, swaps=True),
@@ -93,6 +99,7 @@ NARROW = {
     "huge_values": partial(whole, hidden_in=torch.float16),
     "zero_values": divides_by_the_largest,
     "closed_gates": partial(whole, least_gate=-6),
+    "other_samples": nothing_after_a_zero_sample,
     "sides_exchanged": partial(whole, most_parts=3),
     "one_tensor_parallel_group": all_but_one_part,
     "one_fsdp_group": partial(whole, most_shards=2),
