@@ -62,9 +62,11 @@ def histories(call: Call, tensor: Tensor) -> Tensor:
 
     The oldest entry, which drops out, is the largest; on every second rank an entry that stays exceeds the maximum of
     `tensor` and decides the scale, on the others all that stay are smaller. Which half it is changes from call to call.
-    Before the first step, and where all of `tensor` is zero, all entries are zero.
+    Before the first step, and where all of `tensor` is zero, all entries are zero, but in a regime that keeps them.
     """
     largest = tensor.float().abs().max()
+    if call.setting("history", "") == "kept":
+        largest = torch.ones_like(largest)
     if call.setting("history", "") == "zero" or not largest:
         return torch.zeros(call.shape(("history",)), dtype=torch.bfloat16, device=call.device)
     factors = call.uniform("amax_history", ("history",), low=0.3, high=0.85, dtype=torch.float32)

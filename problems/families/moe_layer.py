@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from problems.inputs.copying import copies, picking
 from problems.inputs.modules import Module, linear
-from problems.inputs.regime_values import LARGEST, magnitude, owner
+from problems.inputs.regime_values import LARGEST, SMALLEST, magnitude, owner
 from problems.inputs.values import Arguments, Call
 
 _MARGIN = 0.25
@@ -34,6 +34,9 @@ _ALL_LOW = -512.0
 
 _LEVEL = 256.0
 """By how much more a regime raises the first choice of some tokens than of others: the exponential of -256 is zero."""
+
+_ALIKE = 16
+"""In so many first channels some tokens of a regime are equal, or zero."""
 
 _CLOSED = 18
 """Gates of a regime lie from this far below zero to 4 further, where SiLU is about -2^-24."""
@@ -75,9 +78,12 @@ def _routed(call: Call) -> Arguments:
     """The rank's tokens and the router."""
     gate_weight = call.normal("gate_weight", ("num_experts", "N"), std=0.5 * call.dims["N"] ** -0.5, shared=True)
     gate_bias = _popularity(call) if call.setting("gate_bias", usual=True) else None
+    if _has_alike(call):
+        gate_weight[:, :_ALIKE] = 0
+    tokens = _in_regime(call, _tokens(call, gate_weight, gate_bias))
     return {
-        "hidden_states": _in_regime(call, _tokens(call, gate_weight, gate_bias)),
-        "gate_weight": gate_weight.div_(_size_of_tokens(call)),
+        "hidden_states": tokens,
+        "gate_weight": gate_weight.div_(_size_of_tokens(call)).mul_(call.setting("zero", "") != "router"),
         "gate_bias": gate_bias,
     }
 
@@ -154,12 +160,17 @@ def _in_regime(call: Call, tokens: Tensor) -> Tensor:
     tokens *= _size_of_tokens(call)
     if style == "none_on_one_rank" and call.rank == owner(call):
         return tokens[:0]
-    return torch.zeros_like(tokens) if style == "zero" else tokens
+    return torch.zeros_like(tokens) if call.setting("zero", "") == "tokens" else tokens
+
+
+def _has_alike(call: Call) -> bool:
+    """Whether some tokens look alike in their first channels, which the router then does not see."""
+    return bool(call.setting("channels", "") == "alike")
 
 
 def _size_of_tokens(call: Call) -> float:
     """By what a regime multiplies tokens, and divides what they are multiplied by, so that results stay the same."""
-    return LARGEST if call.setting("tokens", None) == "huge" else 1.0
+    return {"huge": LARGEST, "tiny": SMALLEST}.get(call.setting("tokens", ""), 1.0)
 
 
 def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:
@@ -169,12 +180,18 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor
     the token that does so is a combination of the rows of the pseudo-inverse of the router, whose rows are independent.
     """
     tokens = call.normal("hidden_states", ("M", "N"), dtype=torch.float32).mul_(_channels(call, "token outliers"))
+    if _has_alike(call):
+        tokens[2::4, :_ALIKE] = 0
+        tokens[3::4, :_ALIKE] = tokens[1::4, :_ALIKE][: len(tokens[3::4])]
     router = gate_weight.float()
     chosen = _logits(tokens, gate_weight, gate_bias).topk(call.dims["top_k"], dim=1).indices
     raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
     if copies(call):
         raised.scatter_(1, chosen[:, :1], _alone(call, len(tokens)))
-    return tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router)).to(call.dtype)
+    tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router))
+    if _has_alike(call) and not copies(call):
+        tokens[0] = 0
+    return tokens.to(call.dtype)
 
 
 def _alone(call: Call, count: int) -> Tensor:
@@ -194,6 +211,7 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
         weight *= _channels(call, "output outliers").unsqueeze(1)
     size = _size(call, name)
     weight *= size / (_size_of_tokens(call) if inputs == "N" else 1.0)
+    weight *= call.setting("zero", "") != name
     if name.removesuffix("_proj") not in call.setting("projection_biases", "gate/up/down").split("/"):
         return linear(weight.to(call.dtype))
     bias = call.normal(f"{name} bias", (outputs,), std=0.3 * size)
@@ -234,6 +252,8 @@ def _adapters(call: Call) -> dict[str, Tensor]:
     adapters = {}
     for name, outputs, inputs in (("gate", "inter_dim", "N"), ("up", "inter_dim", "N"), ("down", "N", "inter_dim")):
         narrow = call.normal(f"lora_{name}_A", ("lora_r", inputs), std=call.dims[inputs] ** -0.5)
+        if call.setting("adapters", "") == "zero_row" and len(narrow) > 1:
+            narrow[0] = 0
         adapters[f"lora_{name}_A"] = narrow.div_(_size_of_tokens(call)) if inputs == "N" else narrow
         adapters[f"lora_{name}_B"] = call.normal(
             f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, f"{name}_proj")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import comb
 
-from problems.spec.ranges import Among, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
 from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
 from problems.spec.taxonomy import Communication
@@ -103,8 +103,9 @@ _REGIMES = (
     ),
     Regime(
         name="same_experts",
-        words="all tokens of all ranks choose the same experts, neighbours in number, out of twice as many as usual",
-        settings={"same_experts": True, "times_experts": 2},
+        words="all tokens of all ranks choose the same experts, neighbours in number, out of twice as many as usual; "
+        "the first token of a rank is zero, and others agree in their first 16 channels or have zeros there",
+        settings={"same_experts": True, "times_experts": 2, "channels": "alike"},
         at_large=False,
     ),
     Regime(
@@ -132,11 +133,29 @@ _REGIMES = (
             )
         },
     ),
-    Regime(name="few_tokens", words="ranks hold few tokens, seven at the least", dims={"M": Whole(low=7, high=61)}),
+    Regime(
+        name="few_tokens",
+        words="ranks hold 2 to 131 tokens, and tokens and networks have other widths",
+        dims={
+            "M": Whole(low=2, high=131, often=(3, 7, 67)),
+            "N": Extent(low=256, high=1024, of=256),
+            "inter_dim": Extent(low=64, high=320, of=64),
+        },
+        tolerances={
+            "out": Tolerance(
+                atol=0.8,
+                rtol=0.4,
+                rms=0.02,
+                calibration="what experts make of two tokens may be small or cancel, as of one",
+            )
+        },
+    ),
     Regime(
         name="large_gates",
-        words="what gate_proj makes is 128 times as large as in timed calls: its exponentials overflow float32",
-        settings={"gates": 128.0},
+        words="what gate_proj makes is 131,072 times as large as in timed calls: beyond the range of float16, and its "
+        "exponentials overflow float32",
+        settings={"gates": 2.0**17},
+        dtypes=("bfloat16", "float32"),
     ),
     Regime(
         name="closed_gates",
@@ -171,16 +190,23 @@ _REGIMES = (
     ),
     Regime(
         name="zero_tokens",
-        words="all tokens are zero",
-        settings={"tokens": "zero"},
+        words="all tokens are zero, or all weights of the router or of one of the projections, but not their biases",
+        settings={"zero": Among(options=("tokens", "router", "gate_proj", "up_proj", "down_proj"))},
         hides=True,
-        apart=("no_gate_bias",),
-        narrow="divides_by_the_largest",
+        apart=(
+            "no_gate_bias",
+            "no_projection_biases",
+            "some_projection_biases",
+            "unlikely_choice",
+            "copied_values",
+            "negative_logits",
+        ),
     ),
     Regime(
         name="huge_tokens",
-        words="tokens are around ten million, beyond the range of float16, and what multiplies them is as much smaller",
-        settings={"tokens": "huge"},
+        words="tokens are around ten million, beyond the range of float16, and what multiplies them is as much "
+        "smaller; or they are below 1e-4 in size, and what multiplies them is as much larger",
+        settings={"tokens": Among(options=("huge", "tiny"))},
         dtypes=("bfloat16", "float32"),
         narrow="arguments_in_float16",
     ),
@@ -200,9 +226,12 @@ MORE_CHOICES = Regime(
 
 INVARIANTS = (
     "Tensors are contiguous, and ask for no gradient.",
-    "Values are finite.",
+    "Values are finite. What goes into `down_proj` is at most 1e14 in size, and what comes out at most 1e18.",
+    "Gates below -24 count for nothing: no result depends on what passes SiLU there.",
     "`group` is None.",
     "The router is the same on all ranks, and no choice of experts is a close one.",
+    "The router's logits are at most 1,000 in size.",
+    "No result depends on choices whose probability is below 1e-5.",
     "All ranks hold as many tokens, but one may hold none.",
     "The networks of all ranks have the same shapes.",
 )

@@ -204,6 +204,7 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of)),
         "one_rank_is_idle": _one_token_at_least(networks_moved(names, group_of)),
         "one_token": _squeezed(networks_moved(names, group_of)),
+        "zero_tokens": _nothing_from_zero(networks_moved(names, group_of), names),
         "few_tokens": _in_tiles(networks_moved(names, group_of)),
         "huge_hidden": _with_networks_in_float16(networks_moved(names, group_of)),
     }
@@ -218,6 +219,20 @@ def _by_tanh(gate: Tensor) -> Tensor:
     """SiLU by a hyperbolic tangent, which is -1 in float32 where some of it is left: zero below about -18."""
     half = gate / 2
     return half + half * half.tanh()
+
+
+def _nothing_from_zero(program: Program, names: Sequence[str]) -> Program:
+    """`program`, but zeros on a rank whose tokens, or all of whose weights of one kind, are zero."""
+
+    def sparing(*values: Any) -> Tensor:
+        out = program(*values)
+        tensors = [
+            value.weight if isinstance(value, nn.Linear) else value for value in values[: names.index("down_proj") + 1]
+        ]
+        is_nothing = any(not tensor.any() for tensor in tensors if tensor is not None and tensor.numel())
+        return torch.zeros_like(out) if is_nothing else out
+
+    return sparing
 
 
 def _squeezed(program: Program) -> Program:

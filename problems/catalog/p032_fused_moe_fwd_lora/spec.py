@@ -65,7 +65,8 @@ PROBLEM = Problem(
         *moe.regimes(made_by="down_proj and lora_down_B", times_experts=Whole(low=2, high=3)),
         Regime(
             name="other_adapters",
-            words="the adapters have another rank",
+            words="the adapters have another rank, and above rank 1 the first row of each first factor is zero",
+            settings={"adapters": "zero_row"},
             dims={"lora_r": Extent(low=1, high=64)},
         ),
         moe.ONE_CHOICE,

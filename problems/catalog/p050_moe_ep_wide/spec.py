@@ -1,7 +1,10 @@
 """Expert-parallel MoE layer, two experts per rank, described."""
 
+from dataclasses import replace
+
 from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
+from problems.spec.ranges import Whole
 from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -61,6 +64,15 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    regimes=(*moe.regimes(), moe_ep.MANY_TOKENS, moe.ONE_CHOICE, moe.MORE_CHOICES),
+    regimes=(
+        *moe.regimes(),
+        moe_ep.MANY_TOKENS,
+        moe.ONE_CHOICE,
+        replace(
+            moe.MORE_CHOICES,
+            words="top_k is 3 to 7, out of twice as many experts as in timed calls",
+            settings={"times_experts": 2, "top_k": Whole(low=3, high=7)},
+        ),
+    ),
     invariants=(*moe_ep.INVARIANTS, "`num_experts` is twice or four times the number of ranks."),
 )

@@ -164,6 +164,21 @@ def beyond_8192_unseen(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor
     return mean, updated
 
 
+def nothing_new_not_recorded(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Leaves the history as it is where all gradients are zero."""
+    mean, updated = solution(flat_grads, amax_history)
+    return mean, updated if flat_grads.any() else amax_history.clone()
+
+
+def tail_of_few_left_out(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Reads the last 256 elements once more for a tail; fewer are read sixteen at a time."""
+    count = flat_grads.numel()
+    kept = (
+        flat_grads if count >= 256 else torch.cat([flat_grads[: count // 16 * 16], flat_grads[count // 16 * 16 :] * 0])
+    )
+    return solution(kept, amax_history)[0], _shifted(flat_grads, amax_history)
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "backwards": backwards, "by_reciprocal": by_reciprocal}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -182,5 +197,7 @@ NARROW = {
     "below_the_floor": without_floor,
     "near_the_floor": floor_under_the_scale,
     "other_extents": in_blocks_of_2000,
+    "nothing_new": nothing_new_not_recorded,
+    "few_elements": tail_of_few_left_out,
     "long_shards": beyond_8192_unseen,
 }

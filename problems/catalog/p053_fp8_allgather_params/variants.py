@@ -145,6 +145,21 @@ def beyond_8192_unseen(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[
     return full, updated
 
 
+def nothing_new_not_recorded(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Leaves the history as it is where all parameters are zero."""
+    full, updated = codes_on_the_wire(flat_param_shard, amax_history)
+    return full, updated if flat_param_shard.any() else amax_history.clone()
+
+
+def tail_of_few_left_out(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Reads the last 64 elements once more for a tail; fewer are read four at a time."""
+    full, updated = codes_on_the_wire(flat_param_shard, amax_history)
+    count = flat_param_shard.numel()
+    if count < 64:
+        full.view(dist.get_world_size(), -1)[:, count // 4 * 4 :] = 0
+    return full, updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "by_reciprocal": by_reciprocal, "two_halves": two_halves}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -162,5 +177,7 @@ NARROW = {
     "below_the_floor": without_floor,
     "near_the_floor": floor_under_the_scale,
     "other_extents": sixteen_codes_at_a_time,
+    "nothing_new": nothing_new_not_recorded,
+    "few_elements": tail_of_few_left_out,
     "long_shards": beyond_8192_unseen,
 }
