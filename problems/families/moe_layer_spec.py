@@ -107,6 +107,7 @@ _REGIMES = (
         "the first token of a rank is zero, and others agree in their first 16 channels or have zeros there",
         settings={"same_experts": True, "times_experts": 2, "channels": "alike"},
         at_large=False,
+        apart=("no_gate_bias",),
     ),
     Regime(
         name="one_rank_has_no_tokens",
