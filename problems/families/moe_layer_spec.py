@@ -227,7 +227,7 @@ MORE_CHOICES = Regime(
 
 INVARIANTS = (
     "Tensors are contiguous, and ask for no gradient.",
-    "Values are finite. What goes into `down_proj` is at most 1e14 in size, and what comes out at most 1e18.",
+    "Values are finite. What goes into `down_proj` is at most 1e15 in size, and what comes out at most 1e18.",
     "Gates below -24 count for nothing: no result depends on what passes SiLU there.",
     "`group` is None.",
     "The router is the same on all ranks, and no choice of experts is a close one.",
