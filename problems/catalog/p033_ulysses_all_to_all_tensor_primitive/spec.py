@@ -111,7 +111,7 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the extents of x are other multiples of the number of ranks, which may be odd",
-            settings={"multiple_of_rows": Extent(low=1, high=100), "multiple_of_columns": Extent(low=1, high=200)},
+            settings={"multiple_of_rows": Extent(low=1, high=161), "multiple_of_columns": Extent(low=1, high=201)},
             at_large=False,
         ),
         Regime(
@@ -123,7 +123,7 @@ PROBLEM = Problem(
         Regime(
             name="long_rows",
             words="the rows of x are long, and a rank has one or two for each rank",
-            settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=1024, high=1500)},
+            settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=61, high=1500)},
             at_large=False,
         ),
         beyond_16_bits("many_rows", derive=_by_rank, M=Extent(low=32_800, high=35_000), N=1),
