@@ -141,7 +141,7 @@ PROBLEM = Problem(
         Regime(
             name="other_width",
             words="across gather_dim x has another extent, which may be odd",
-            settings={"width": Whole(low=1, high=23)},
+            settings={"width": Whole(low=1, high=301)},
         ),
         Regime(
             name="other_extents",
