@@ -166,8 +166,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zeros_in_front",
-            words="every second position begins with a head of zeros for each rank, and the others with eight zeros in "
-            "every head",
+            words="every second position has eight zeros in front of every head, and of several heads that a rank "
+            "gets the first is zero",
             settings={"front": "zero"},
             apart=("other_extents", "awkward_lengths", "many_positions"),
         ),
