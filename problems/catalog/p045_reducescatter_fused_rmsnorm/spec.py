@@ -135,7 +135,7 @@ PROBLEM = Problem(
             dtypes=("bfloat16", "float32"),
         ),
         other_extents(rows=Extent(low=9, high=80), hidden=Extent(low=24, high=4096), derive=chunks),
-        long_extent("long_rows", rows=Whole(low=1, high=2), hidden=Extent(low=4097, high=12_000), derive=chunks),
+        long_extent("long_rows", rows=Whole(low=1, high=2), hidden=Extent(low=1025, high=12_000), derive=chunks),
         Regime(
             name="zero_rows",
             words="the first row of each rank and every third of all are zero on all ranks",
