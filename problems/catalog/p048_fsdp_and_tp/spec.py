@@ -172,7 +172,7 @@ PROBLEM = Problem(
             name="other_samples",
             words="there is another number of samples, and the first of a rank is zero",
             settings={"first_sample": "zero"},
-            dims={"B_fsdp": Extent(low=16, high=160, of=16)},
+            dims={"B_fsdp": Extent(low=48, high=144, of=16)},
             apart=("closed_gates", "copied_values"),
         ),
         copied_values(
