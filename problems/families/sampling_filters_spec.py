@@ -188,8 +188,8 @@ CHUNK_OF_LOGITS = Hop(
     pattern=Communication.ALL_TO_ALL,
 )
 MARGIN_NOTE = (
-    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, or of a tenth of 1 - top_p or of top_p "
-    "where that is less, so that rounding decides nothing."
+    "Cumulative probabilities keep a distance from the top-p threshold, so that rounding decides nothing: 0.01, or a "
+    "tenth of 1 - top_p or of top_p where that is less."
 )
 CHUNK_NOTES = (
     "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",

@@ -153,7 +153,7 @@ PROBLEM = Problem(
         "`M` and `N` are at least 1 and may be odd, and a gradient has at least 256 elements.",
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
         "For every gradient the sum of |g|^p over its elements is zero or between 1e-36 and 1e36.",
-        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a hundredth of it.",
+        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a millionth of it.",
         "So a sum of powers in float32 neither overflows nor vanishes; the power of a single element may.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",

@@ -205,7 +205,7 @@ PROBLEM = Problem(
         "Tensors are contiguous. The gradients of all ranks have one shape, M x N.",
         "`M` and `N` are at least 1 and may be odd, and a gradient has at least 256 elements.",
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
-        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a hundredth of it.",
+        "The norm is 0 or at least 1e-17, and `max_norm` is 0 or at least a millionth of it.",
         "For every gradient, divided or not, the sum of |g|^p over its elements is zero or between 1e-36 and 1e36.",
         "So a sum of powers in float32 neither overflows nor vanishes; the power of a single element may.",
         "Each list holds one gradient, which is not None.",
