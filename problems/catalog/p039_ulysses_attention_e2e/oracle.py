@@ -9,7 +9,8 @@ from problems.inputs.values import Call
 _TOKENS = 1024
 """Positions computed at a time, to bound what attention holds."""
 
-_ROWS = 256
+_WIDE, _ROWS = 1024, 256
+"""Weights wider than that are converted so many rows at a time, where few tokens make that the longest part."""
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -18,7 +19,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     w_qkv, w_o = arguments["w_qkv"], arguments["w_o"]
     groups, heads = call.world_size, arguments["num_heads"] // call.world_size
     tokens, causal = arguments["hidden_states"].flatten(0, 1), arguments["causal"]
-    if len(tokens) > _TOKENS:
+    if len(tokens) > _TOKENS or w_o.shape[1] <= _WIDE:
         w_qkv, w_o = w_qkv.double(), w_o.double()
     out = [_layer(block.double(), w_qkv, w_o, groups, heads, causal=causal) for block in tokens.split(_TOKENS)]
     return (torch.cat(out).view(call.shape(("B", "S_local", "H"))),)
