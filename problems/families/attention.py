@@ -174,7 +174,7 @@ def zeroed(call: Call, tokens: Tensor) -> Tensor:
     """`tokens` (B, n, D); zeros where a regime has all of them zero, or the first."""
     if call.setting("values", None) != "zero":
         return tokens
-    return tokens.index_fill(1, torch.zeros(1, dtype=torch.long, device=tokens.device), 0.0) * (
+    return tokens.index_fill(1, torch.zeros(1, dtype=torch.long, device=tokens.device), 0.0) * float(
         call.setting("zeros", "all") == "first"
     )
 

@@ -14,7 +14,8 @@ def other_products(*, derive: Callable[[Dims, int], Dims] | None = None, **exten
     `problems.families.zero_edges` draws them.
     """
     return replace(
-        other_extents(derive=derive, **extents),
+        other_extents(derive=derive),
+        dims=extents,
         words="tensors have other extents than usual; where edges are zero, so are the first and last rows and columns "
         "of each rank's matrices, or of their parts by rank",
         settings={"edges": Among(options=("usual", "zero"))},

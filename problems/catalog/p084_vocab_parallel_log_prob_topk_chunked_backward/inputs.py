@@ -25,4 +25,4 @@ def incoming_gradients(call: Call) -> Tensor:
     """Gradients (B, S) of the log-probabilities; they differ in size from token to token, as advantages do."""
     gradient = call.normal("grad_output", ("B", "S"), dtype=torch.float32, shared=True)
     size = call.uniform("grad_output size", ("B", "S"), low=-1.0, high=1.0, dtype=torch.float32, shared=True).exp2_()
-    return (gradient * size * call.setting("gradients", 1.0)).bfloat16()
+    return (gradient * size * float(call.setting("gradients", 1.0))).bfloat16()
