@@ -172,8 +172,8 @@ PROBLEM = Problem(
             "and every other token may begin with zeros",
             dims={
                 "topk": Whole(low=1, high=8),
-                "M": Whole(low=1, high=131),
-                "N": Extent(low=16, high=512, of=16),
+                "M": Whole(low=1, high=67),
+                "N": Extent(low=16, high=320, of=16),
                 "E": Extent(low=8, high=256, of=8),
             },
             settings={"beginnings": Among(options=("usual", "zero"))},
