@@ -111,7 +111,7 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the extents of x are other multiples of the number of ranks, which may be odd",
-            settings={"multiple_of_rows": Extent(low=1, high=161), "multiple_of_columns": Extent(low=1, high=201)},
+            settings={"multiple_of_rows": Extent(low=1, high=81), "multiple_of_columns": Extent(low=1, high=131)},
             at_large=False,
         ),
         Regime(

@@ -146,14 +146,14 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="shares have any lengths, some may be empty, and another extent across gather_dim",
-            settings={"shares": "any", "width": Extent(low=1, high=1030)},
+            settings={"shares": "any", "width": Extent(low=1, high=260)},
             dims={"total": Extent(low=1, high=1500)},
             at_large=False,
         ),
         Regime(
             name="long_rows",
             words="one extent of x is long: that across gather_dim",
-            settings={"shares": "any", "width": Extent(low=1031, high=9000)},
+            settings={"shares": "any", "width": Extent(low=261, high=9000)},
             dims={"total": Whole(low=1, high=24)},
             at_large=False,
         ),

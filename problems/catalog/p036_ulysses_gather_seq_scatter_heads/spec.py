@@ -138,11 +138,11 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="batch, positions and heads are other numbers of them; a rank may have one of each",
-            settings={"heads_of_a_rank": Whole(low=1, high=9)},
+            settings={"heads_of_a_rank": Whole(low=1, high=7)},
             dims={
-                "B": Whole(low=1, high=6),
-                "T": Extent(low=1, high=130),
-                "head_size": Extent(low=8, high=136, of=8),
+                "B": Whole(low=1, high=5),
+                "T": Extent(low=1, high=51),
+                "head_size": Extent(low=8, high=72, of=8),
             },
         ),
         Regime(

@@ -1,8 +1,11 @@
 """Redistribution of jagged features of a recommender, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import long_extent, other_extents
 from problems.spec.schema import (
+    ALL_OTHERS,
     EXACT,
     Argument,
     ArgumentKind,
@@ -171,10 +174,13 @@ PROBLEM = Problem(
             name="one_bag",
             words="all of a rank's values lie in one bag",
             settings={"bags": "one"},
-            dims={"T": Extent(low=512, high=300_000)},
+            dims={"T": Extent(low=512, high=70_000)},
         ),
         other_extents(Bt=Extent(high=300), T=Extent(high=3000), derive=_all_bags),
-        long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=300_000), derive=_all_bags),
+        replace(
+            long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=300_000), derive=_all_bags),
+            apart=(ALL_OTHERS,),
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
