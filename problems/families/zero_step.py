@@ -3,12 +3,17 @@
 The stages differ in how the gradient travels, not in what goes in and what every rank has to return.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from problems.families import mlp_step
+from problems.families import mlp_step, mlp_step_rounding
+from problems.families.mlp_step_rounding import Found
 from problems.families.mlp_step_spec import SHAPES
 from problems.inputs.values import Arguments, Call
+from problems.spec.schema import Output
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -65,3 +70,16 @@ def after(call: Call, w: Tensor, m: Tensor, v: Tensor, gradient: Tensor) -> tupl
     w, m, v = mlp_step.adam(w, m, v, gradient, hyperparameters(call))
     part = slice(call.rank * call.dims["part"], (call.rank + 1) * call.dims["part"])
     return (*mlp_step.unflat(w, call), m[part].clone(), v[part].clone())
+
+
+def compare(
+    call: Call,
+    outputs: Sequence[Output],
+    actual: Sequence[Tensor],
+    right: Sequence[Tensor],
+    *,
+    by: Callable[[Output, Tensor, Tensor], Found],
+) -> tuple[Found, ...]:
+    """As `mlp_step_rounding.compare`, with the step of these problems."""
+    w, m, v = state(call)
+    return mlp_step_rounding.compare(call, outputs, actual, right, by=by, vector=w, after=partial(after, call, w, m, v))

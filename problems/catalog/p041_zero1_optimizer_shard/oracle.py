@@ -3,11 +3,10 @@
 """The expected outputs, in float64, and a comparison with room where gradients of ranks cancel."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from torch import Tensor
 
-from problems.families import mlp_step_rounding, zero_step
+from problems.families import zero_step
 from problems.families.zero_step import expected
 from problems.inputs.values import Call
 from problems.outputs.comparison import Comparison, compare_output
@@ -19,13 +18,4 @@ def compare(call: Call, actual: Sequence[Tensor], right: Sequence[Tensor]) -> tu
     """By tolerance, with room for elements that rounding decides."""
     from problems.catalog.p041_zero1_optimizer_shard.spec import PROBLEM
 
-    w, m, v = zero_step.state(call)
-    return mlp_step_rounding.compare(
-        call,
-        PROBLEM.outputs_in(call.regime),
-        actual,
-        right,
-        by=compare_output,
-        vector=w,
-        after=partial(zero_step.after, call, w, m, v),
-    )
+    return zero_step.compare(call, PROBLEM.outputs_in(call.regime), actual, right, by=compare_output)

@@ -3,14 +3,13 @@
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import in_regime, is_exact, magnitude, owner
+from problems.families.one_rank import in_regime_of_ranks
+from problems.inputs.regime_values import is_exact, magnitude
 from problems.inputs.values import Arguments, Call
 
 GLARE = 20.0
 COLUMNS = 60
 """Of so many columns one is glaring."""
-SMALL = 2.0**-17
-"""By what a regime has values of all ranks but one smaller."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -30,7 +29,7 @@ def make_inputs(call: Call) -> Arguments:
         video[:, 0] = 0
     weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5) * magnitude(call)
     return {
-        "input": _in_regime(call, video.to(call.dtype)),
+        "input": in_regime_of_ranks(call, "input", video.to(call.dtype)),
         "weight": _single_taps(call, weight) if is_exact(call) else weight,
         "bias": _bias(call),
         "stride": call.setting("stride", 1),
@@ -39,13 +38,6 @@ def make_inputs(call: Call) -> Arguments:
         "groups": 1,
         "group": None,
     }
-
-
-def _in_regime(call: Call, video: Tensor) -> Tensor:
-    """`video` as the call's regime has it; it may be small on all ranks but one."""
-    if call.setting("others", None) == "small":
-        return video if call.rank == owner(call) else video * SMALL
-    return in_regime(call, "input", video)
 
 
 def _extents(call: Call) -> list[int]:

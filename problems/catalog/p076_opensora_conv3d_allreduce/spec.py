@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from problems.families.one_rank_spec import also_larger
 from problems.spec.ranges import Among
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
 from problems.spec.schema import (
@@ -163,14 +164,7 @@ PROBLEM = Problem(
         ),
         *of_tensor("input, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
         *of_tensor("input and bias", ZERO_VALUES),
-        *of_tensor(
-            "input",
-            replace(
-                ONE_RANK_HAS_VALUES,
-                words="all values are zero, or smaller by 2^17, on every rank but one",
-                settings={**ONE_RANK_HAS_VALUES.settings, "others": Among(options=("zero", "small"))},
-            ),
-        ),
+        *of_tensor("input", also_larger(ONE_RANK_HAS_VALUES)),
         exact_sums("out"),
     ),
     invariants=(

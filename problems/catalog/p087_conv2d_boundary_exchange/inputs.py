@@ -3,13 +3,12 @@
 import torch
 from torch import Tensor
 
+from problems.families.one_rank import in_regime_of_ranks
 from problems.inputs.copying import copies, odd_values
-from problems.inputs.regime_values import in_regime, magnitude, owner
+from problems.inputs.regime_values import magnitude
 from problems.inputs.values import Arguments, Call
 
 TAPS = 9
-SMALL = 2.0**-17
-"""By what a regime has values of all ranks but one smaller."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -33,9 +32,7 @@ def strip(call: Call) -> Tensor:
     if copies(call):
         return odd_values(call, "x", ("B", "C", rows, columns))
     drawn = call.long_tailed("x", ("B", "C", rows, columns))
-    if call.setting("others", None) == "small":
-        return drawn if call.rank == owner(call) else drawn * SMALL
-    return in_regime(call, "x", drawn)
+    return in_regime_of_ranks(call, "x", drawn)
 
 
 def stride(call: Call) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.families.one_rank_spec import also_larger
 from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
@@ -127,14 +128,7 @@ PROBLEM = Problem(
         ),
         *of_tensor("x, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
         *of_tensor("x and bias", ZERO_VALUES),
-        *of_tensor(
-            "x",
-            replace(
-                ONE_RANK_HAS_VALUES,
-                words="all values are zero, or smaller by 2^17, on every rank but one",
-                settings={**ONE_RANK_HAS_VALUES.settings, "others": Among(options=("zero", "small"))},
-            ),
-        ),
+        *of_tensor("x", also_larger(ONE_RANK_HAS_VALUES)),
         copied_values("out", words="biases are zero and each channel is one of x, moved up or down"),
     ),
     invariants=(
