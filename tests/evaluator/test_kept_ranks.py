@@ -80,6 +80,16 @@ def test_ranks_that_do_not_start_are_replaced_once(tmp_path: Path) -> None:
             kept.close()
 
 
+def test_ranks_that_failed_at_a_command_serve_no_more(kept: KeptRanks) -> None:
+    first = kept.take()
+    with pytest.raises(EvaluatorError, match="failed during 'open'"):
+        first.oracle.open_size(problem="no such problem", size="tiny", dtype="bfloat16", key=bytes(32))
+    kept.prove(is_full=False)
+    assert len(kept.canaries) == 1, "the other rank's answer would be taken for that of the canary"
+    assert kept.take() is not first
+    assert len(kept.canaries) == 2
+
+
 def test_nothing_of_them_is_left(kept: KeptRanks, tmp_path: Path) -> None:
     kept.take()
     kept.prepare()

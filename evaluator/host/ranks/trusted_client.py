@@ -29,6 +29,10 @@ class TrustedRankClient:
         seconds: how long a reply may take.
         busy_poll_s: how long to busy-poll for a reply before sleeping.
         log_text: the end of what the ranks printed.
+
+    Attributes:
+        owes: whether an answer is still to come, or was left behind after an error: then the next one would be taken
+            for the answer to another command.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class TrustedRankClient:
         self._busy_poll_s = busy_poll_s
         self._log_text = log_text
         self._is_ready = False
+        self.owes = False
         self._within: Callable[[float], float] = _unlimited
         self.answered_at_ns = [0] * len(self._channels)
 
@@ -75,6 +80,7 @@ class TrustedRankClient:
 
     def send(self, commands: Sequence[messages.Body], descriptors: Sequence[Sequence[int]]) -> None:
         """Send every rank its command; `collect` must follow before the next command. Raises EvaluatorError."""
+        self.owes = True
         try:
             for channel, message, files in zip(self._channels, commands, descriptors, strict=True):
                 messages.send(channel, message, files)
@@ -108,6 +114,7 @@ class TrustedRankClient:
                         wanting, replies[key.data] = error, ({}, [])
                     self.answered_at_ns[key.data] = time.monotonic_ns()
                     selector.unregister(key.fileobj)
+        self.owes = False
         if wanting is not None:
             for _, descriptors in replies.values():
                 for descriptor in descriptors:

@@ -144,8 +144,8 @@ class TrustedRanks:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the ranks still run."""
-        return self._process.poll() is None
+        """Whether the ranks still run, and none of them owes an answer that nobody waited for."""
+        return self._process.poll() is None and not any(client.owes for client in self._clients)
 
     def limit(self, within: Callable[[float], float] | None) -> None:
         """Shorten the time for every reply by `within`; None: do not."""
