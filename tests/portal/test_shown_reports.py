@@ -403,7 +403,7 @@ def test_nonsense_is_refused_and_the_answer_says_why(alice, node, nonsense):
     assert reason in held.refusal(content)
 
 
-def test_dimensions_of_another_card_have_no_floor(alice, node, reader):
+def test_dimensions_of_another_card_change_no_floor(alice, node, reader):
     held = hold(alice, node, BASES["timed on GPUs"])
     content = json.loads(held.report.to_json())
     for size in content["sizes"]:
@@ -411,6 +411,8 @@ def test_dimensions_of_another_card_have_no_floor(alice, node, reader):
     evaluation = held.deliver(content)
     assert evaluation.state == State.FINISHED
     assert_shown(reader, evaluation)
+    page = reader.get(f"/submissions/{evaluation.submission_id}/").content.decode()
+    assert "Times against the floor" in page, "floors come from the card here"
 
 
 def test_an_entry_without_a_time_at_its_profiles_sizes_is_shown(alice, node, reader):
@@ -420,6 +422,8 @@ def test_an_entry_without_a_time_at_its_profiles_sizes_is_shown(alice, node, rea
     evaluation = held.deliver(content)
     assert evaluation.state == State.FINISHED
     assert_shown(reader, evaluation)
+    board = reader.get(f"/problems/allreduce/leaderboard/?profile={evaluation.profile}").content.decode()
+    assert '<td class="num" data-label="time"><span class="muted">unknown</span></td>' in board
 
 
 def test_a_report_of_more_than_eight_megabytes_is_refused(alice, node):
