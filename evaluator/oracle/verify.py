@@ -102,7 +102,8 @@ class Examiner:
 
     def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[CheckedOutput]:
         compared = checking.compared(self._problem, self._oracle, call, actual, expected)
-        return [_judged(call, output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
+        outputs = self._problem.outputs_in(call.regime)
+        return [_judged(call, output, found) for output, found in zip(outputs, compared, strict=True)]
 
 
 def _misshapen(call: Call, output: Output, message: str) -> CheckedOutput:

@@ -62,6 +62,17 @@ def test_extreme_elements_that_are_allowed_are_named_as_such(monkeypatch: pytest
     assert "largest error 3 times the limit, 1 beyond it as allowed" in message
 
 
+def test_a_regimes_own_bound_is_the_one_that_is_named() -> None:
+    problem = registry.get("reducescatter_fused_rmsnorm")
+    usual = replace(CALL, dims=problem.dims("tiny", 2), dtype=torch.bfloat16)
+    call = replace(usual, regime=problem.regime("exact_sums"))
+    examiner = verify.Examiner(problem)
+    expected = examiner.expected(call)
+    signs = torch.tensor([1.004, 0.996]).repeat(expected[0].shape[-1] // 2)
+    (checked,) = examiner.judged(call, [expected[0] * signs], expected)
+    assert "an rms error of 0.004, and 0.003 is allowed" in checked.message
+
+
 @pytest.mark.parametrize(("regime", "source"), [("huge_values", 1), ("zero_values", None)])
 def test_zeros_are_not_said_to_be_the_output_of_an_earlier_call(
     monkeypatch: pytest.MonkeyPatch, regime: str, source: int | None
