@@ -38,7 +38,7 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
         for check in size.outputs:
             yield (
                 f"  rank {check.rank} {check.output}: {check.wrong_elements} of {check.elements} wrong, "
-                f"largest error {check.max_error:.3g} of the limit"
+                f"largest error {check.max_error:.3g} of the limit, rms error {check.rms_error:.3g}"
                 + (f", {check.extreme_elements} beyond it as allowed" if check.extreme_elements else "")
             )
     yield from _evidence_lines(report)
