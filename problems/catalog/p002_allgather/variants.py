@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.alike_matrices import first_of_equal_sums
 from problems.families.rank_parts import all_gathered
 
 
@@ -36,5 +37,11 @@ def rotated(tensor: Tensor) -> Tensor:
     return torch.roll(list_of_tensors(tensor), -dist.get_rank() or 1, dims=0)
 
 
+def equal_by_sums(tensor: Tensor) -> Tensor:
+    """Takes matrices for equal where the sums of their squares are."""
+    return first_of_equal_sums(list_of_tensors(tensor))
+
+
 HONEST = {"list": list_of_tensors, "broadcasts": broadcasts, "chunked": chunked}
 MUTANTS = {"own_everywhere": own_everywhere, "rotated": rotated}
+NARROW = {"alike_matrices": equal_by_sums}

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.families.zero_edges import in_edges
 from problems.inputs.regime_values import in_regime, owner
 from problems.inputs.values import Arguments, Call
 
@@ -10,7 +11,7 @@ def make_inputs(call: Call) -> Arguments:
     """`tensor` (M, N): long-tailed, times a scale of the rank's own between 1/2 and 2; `dst`: any rank."""
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     tensor = call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale)
-    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype)), "dst": destination(call)}
+    return {"tensor": in_edges(call, in_regime(call, "tensor", tensor.to(call.dtype))), "dst": destination(call)}
 
 
 def destination(call: Call) -> int:

@@ -1,5 +1,6 @@
 """Arguments of one rank for one call."""
 
+from problems.families.alike_matrices import maybe_alike
 from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
@@ -9,7 +10,7 @@ def make_inputs(call: Call) -> Arguments:
     """`tensor`: the stack (W, M, N) on rank `src`, a matrix (M, N) elsewhere; `src`: any rank, the same for all."""
     src = source(call)
     shape = ("W", "M", "N") if call.rank == src else ("M", "N")
-    return {"tensor": copied(call, "tensor", call.normal("tensor", shape)), "src": src}
+    return {"tensor": copied(call, "tensor", maybe_alike(call, "tensor", call.normal("tensor", shape))), "src": src}
 
 
 def source(call: Call) -> int:

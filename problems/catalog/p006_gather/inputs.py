@@ -1,5 +1,6 @@
 """Arguments of one rank for one call."""
 
+from problems.families.alike_matrices import maybe_alike
 from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
@@ -7,7 +8,10 @@ from problems.inputs.values import Arguments, Call
 
 def make_inputs(call: Call) -> Arguments:
     """`tensor` (M, N): standard normal, the rank's own; `dst`: any rank, the same for all."""
-    return {"tensor": copied(call, "tensor", call.normal("tensor", ("M", "N"))), "dst": destination(call)}
+    return {
+        "tensor": copied(call, "tensor", maybe_alike(call, "tensor", call.normal("tensor", ("M", "N")))),
+        "dst": destination(call),
+    }
 
 
 def destination(call: Call) -> int:

@@ -1,7 +1,7 @@
 """Gather of matrices to a destination rank, described."""
 
 from problems.spec.axes import message_size
-from problems.spec.collectives import COPIED_EXTENTS, COPIED_INVARIANTS
+from problems.spec.collectives import ALIKE_MATRICES, COPIED_EXTENTS, COPIED_INVARIANTS
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -79,7 +79,7 @@ PROBLEM = Problem(
     },
     cost=cost,
     hops=(Hop(source="rank r", target="rank dst", payload="its matrix, to index r", pattern=Communication.GATHER),),
-    regimes=(*COPIED_VALUES, *COPIED_EXTENTS),
+    regimes=(*COPIED_VALUES, *COPIED_EXTENTS, ALIKE_MATRICES),
     invariants=COPIED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=True),),

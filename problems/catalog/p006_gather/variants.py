@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.alike_matrices import first_of_equal_sums
 from problems.families.rank_parts import all_gathered
 
 
@@ -49,9 +50,16 @@ def own_everywhere(tensor: Tensor, dst: int = 0) -> Tensor:
     return torch.stack([tensor] * dist.get_world_size()) if dist.get_rank() == dst else tensor
 
 
+def equal_by_sums(tensor: Tensor, dst: int = 0) -> Tensor:
+    """Takes matrices for equal where the sums of their squares are."""
+    stack = _stack(tensor)
+    return first_of_equal_sums(stack) if dist.get_rank() == dst else tensor
+
+
 HONEST = {"gathered_everywhere": gathered_everywhere, "point_to_point": point_to_point}
 MUTANTS = {
     "reversed_order": reversed_order,
     "stack_on_every_rank": stack_on_every_rank,
     "own_everywhere": own_everywhere,
 }
+NARROW = {"alike_matrices": equal_by_sums}
