@@ -13,7 +13,23 @@ def make_inputs(call: Call) -> Arguments:
     shard = copied(call, "local_shard", call.normal("local_shard", ("M", "N")))
     if call.setting("requests", None) == "edges":
         shard[:, [0, -1]] = 0
-    return {"indices": _requests(call), "local_shard": shard}
+    requests = _requests(call)
+    if call.setting("lists", None) == "nearly_sorted":
+        requests = _nearly_sorted(call, requests)
+    return {"indices": requests, "local_shard": shard}
+
+
+def _nearly_sorted(call: Call, requests: Tensor) -> Tensor:
+    """`requests` in ascending order, but for two that changed places; the least is now for its shard's first row.
+
+    The two are in the second and third quarter of the list, so that neither its ends nor most samples show them.
+    """
+    quarter, middle, requests = len(requests) // 4, len(requests) // 2, requests.sort().values
+    requests[0] -= requests[0] % call.dims["M"]
+    places = call.integers("regime's places", (2,), low=0, high=max(1, quarter))
+    places += torch.tensor([quarter, middle], device=call.device)
+    requests[places] = requests[places.flip(0)]
+    return requests
 
 
 def _requests(call: Call) -> Tensor:

@@ -133,6 +133,12 @@ PROBLEM = Problem(
             settings={"requests": "edges"},
             dims={"M": Among(options=("41", "47", "55", "83", "109", "123"))},
         ),
+        Regime(
+            name="nearly_sorted",
+            words="lists ascend, but for two row numbers that changed places, and begin with the first row of a shard",
+            settings={"lists": "nearly_sorted"},
+            apart=("one_row", "shard_edges"),
+        ),
         other_extents(M=Extent(high=300), N=Extent(high=2999)),
         long_extent("long_rows", M=Extent(high=9), N=Extent(low=8193, high=20_000)),
         beyond_16_bits("many_rows", M=MANY, N=1),

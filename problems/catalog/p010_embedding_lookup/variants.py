@@ -93,6 +93,12 @@ def owner_by_reciprocal(indices: Tensor, local_shard: Tensor) -> Tensor:
     return _table(local_shard)[indices[owner.argsort(stable=True)]]
 
 
+def in_order_by_its_ends(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Takes a list whose first and last six row numbers ascend for sorted."""
+    is_sorted = bool((indices[:6].diff() >= 0).all() and (indices[-6:].diff() >= 0).all())
+    return sorted_by_row(indices, local_shard) if is_sorted else table_gathered(indices, local_shard)
+
+
 HONEST = {"table_gathered": table_gathered, "every_list_everywhere": every_list_everywhere}
 MUTANTS = {
     "input_order": input_order,
@@ -106,4 +112,5 @@ NARROW = {
     "one_row": at_most_64_copies,
     "own_rows": counts_what_travels,
     "shard_edges": owner_by_reciprocal,
+    "nearly_sorted": in_order_by_its_ends,
 }
