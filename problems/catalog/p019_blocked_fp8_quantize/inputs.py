@@ -27,10 +27,19 @@ def make_inputs(call: Call) -> Arguments:
     elif edges == "zero":
         values[[0, -1]] = 0.0
         values[..., [0, 1, 2, -1]] = 0.0
+        values = torch.where(call.integers("regime's pairs", shape, low=0, high=2) == 1, _pairs(values), values)
     if call.setting("halves", usual=False):
         values = _halves(call, (rows, width // block, block))
     local = in_regime(call, "local_tensor", values.view(rows, width).to(call.dtype))
     return {"local_tensor": local, "block_size": block}
+
+
+def _pairs(values: torch.Tensor) -> torch.Tensor:
+    """Zeros but for one of the `values` of each block and, near its end, the same with the other sign."""
+    pairs = torch.zeros_like(values)
+    pairs[..., 4] = values[..., 4]
+    pairs[..., -3] = -values[..., 4]
+    return pairs
 
 
 def _halves(call: Call, shape: tuple[int, int, int]) -> torch.Tensor:

@@ -181,7 +181,8 @@ PROBLEM = Problem(
                 block_size=Extent(low=20, high=1499),
             ),
             words="tensors have other extents than usual; where edges are zero, so are the first and last rows, and "
-            "the first three elements and the last of each block; where they are large, the last one is its largest",
+            "the first three elements and the last of each block, and in half of the blocks all but two that cancel; "
+            "where they are large, the last one is its largest",
             settings={"edges": Among(options=("usual", "zero", "large"))},
             tolerances={"y": _ONE_CODE},
             apart=("halves",),

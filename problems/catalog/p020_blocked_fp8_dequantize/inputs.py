@@ -13,6 +13,8 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("scales", None) == "spread":
         scales.mul_(call.integers("regime's magnitude", ("W", "NB"), low=-66, high=67).float().exp2_())
         scales.mul_(call.uniform("regime's zeros", ("W", "NB"), dtype=torch.float32) >= 1 / 4)
+    if call.setting("end_scales", "usual") == "one":
+        scales[:, [0, -1]] = 1.0
     values = in_regime(call, "local_y", call.normal("local_y", ("W", "M", "N")))
     if call.setting("beginnings", "usual") == "zero":
         values.view(*call.shape(("W", "NB", "block_size")))[:, ::2, :8] = 0.0

@@ -155,7 +155,11 @@ PROBLEM = Problem(
             words="block_size is 1152, and a chunk is one block",
             dims={"M": 16, "N": 72, "NB": 1, "block_size": 1152},
         ),
-        other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=1999)),
+        replace(
+            other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=1999)),
+            words="tensors have other extents than usual, and the first and last scale of each chunk may be 1",
+            settings={"end_scales": Among(options=("usual", "one"))},
+        ),
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
