@@ -87,7 +87,7 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     The other logits are almost normal with variance 1, so their exponentials add up to about V e^(1/2).
     """
     logit = (states.float() * chosen.float()).sum(dim=1)
-    older_by: float = call.setting("older_by", 0.0)
+    older_by = float(call.setting("older_by", 0.0))
     # Where the exponential is infinite, its logarithm is known.
     now = -torch.log1p(torch.exp(wide - logit)).where(wide - logit < EXP_LIMIT, wide - logit) + older_by
     if _has_equal_logits(call):
