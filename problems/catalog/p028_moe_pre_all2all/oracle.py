@@ -4,8 +4,10 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p028_moe_pre_all2all.inputs import hidden_states
+from problems.catalog.p028_moe_pre_all2all.spec import PROBLEM
 from problems.families.expert_routing import draw, draw_counts
 from problems.inputs.values import Call
+from problems.outputs.copies import comparing_bits
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -19,3 +21,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     rows = torch.stack([hidden_states(rank) for rank in ranks])[source, token]
     shape = torch.tensor(call.shape(("M", "N")), device=call.device)
     return rows, maps[call.rank], maps[call.rank].nonzero()[:, 1], shape
+
+
+compare = comparing_bits(PROBLEM)

@@ -58,7 +58,8 @@ def routing_weights(call: Call) -> Tensor:
         return torch.zeros_like(drawn, dtype=call.dtype).scatter_(1, drawn.argmax(dim=1, keepdim=True), 1)
     if call.setting("free_weights", usual=False):
         return drawn.mul_(_size_of_weights(call)).to(call.dtype)
-    return drawn.softmax(dim=1).to(call.dtype)
+    # The softmax of a single choice is 1.
+    return (drawn.softmax(dim=1) if drawn.shape[1] > 1 else drawn.sigmoid()).to(call.dtype)
 
 
 def _size_of_weights(call: Call) -> float:

@@ -194,12 +194,13 @@ PROBLEM = Problem(
         Regime(
             name="other_choices",
             words="every token chose one to eight experts, tokens, experts and columns are other numbers than usual, "
-            "and the first and last outputs of each expert may be zero",
+            "and the first and last outputs of each expert may be zero; a single choice has a weight below 1",
             dims={
-                "topk": Whole(low=1, high=8),
+                "topk": Whole(low=1, high=8, often=(1,)),
                 "M": Whole(low=13, high=131),
                 "N": Extent(low=48, high=512, of=16),
-                "E": Extent(low=8, high=256, of=8),
+                # Enough for eight choices where one of two ranks is shunned.
+                "E": Extent(low=16, high=256, of=8),
             },
             settings={"edges": Among(options=("usual", "zero"))},
             derive=_routed,
