@@ -94,6 +94,13 @@ PROBLEM = Problem(
             settings={"ends": Among(options=("zero", "same"))},
             apart=("one_rank_has_values",),
         ),
+        Regime(
+            name="sums_of_zero",
+            words="all ranks have the same elements, each in another order, and their sum is zero",
+            settings={"elements": "cancel"},
+            at_large=False,
+            apart=("equal_ends",),
+        ),
         long_extent("long_rows", M=Whole(low=1, high=3), N=MANY, derive=all_rows),
         beyond_16_bits("many_rows", M=MANY, N=Whole(low=1, high=3), derive=all_rows),
         *COPIED_VALUES,
