@@ -26,10 +26,12 @@ def lengths(call: Call) -> list[int]:
 
     Equal where the size fixes both extents. Elsewhere half the mean and a drawn part of the other half of all: never
     more than twice the mean, always different, the longest on a rank that changes from call to call.
-    In a regime they are what any cuts of the whole leave.
+    In a regime they are what any cuts of the whole leave, or two of them differ from the mean by as much.
     """
-    total, count = call.dims["total"] // int(call.setting("shorter", 1)), call.world_size
-    if (shares := call.setting("shares", None)) == "any":
+    total, count = max(1, call.dims["total"] // int(call.setting("shorter", 1))), call.world_size
+    if (shares := call.setting("shares", None)) == "about_the_mean" and total >= count:
+        return _about_the_mean(call, total // count)
+    if shares in ("any", "about_the_mean"):
         cuts = call.integers("regime's cuts", (count - 1,), low=0, high=total + 1, shared=True).sort().values
         return [end - start for start, end in pairwise([0, *cuts.tolist(), total])]
     if shares is not None:
@@ -43,6 +45,22 @@ def lengths(call: Call) -> list[int]:
     free = total - least * count
     ends = [0, *(weights.cumsum(0) / weights.sum() * free).round().long().tolist()]
     return [least + end - start for start, end in pairwise(ends)]
+
+
+def _about_the_mean(call: Call, mean: int) -> list[int]:
+    """Lengths of which all but two are `mean`, often among them that of the first rank, or of the last one.
+
+    They add up to a multiple of it, so that sums and single lengths look as if all were equal.
+    """
+    count = call.world_size
+    kept, less = call.integers("regime's ranks", (2,), low=0, high=count, shared=True).tolist()
+    difference = int(call.integers("regime's difference", (), low=1, high=mean + 1, shared=True))
+    # The first or the last rank has the mean, the first one more often.
+    others = list(range(count) if count == 2 else range(count - 1) if kept == count - 1 else range(1, count))
+    found = [mean] * count
+    found[others[less % len(others)]] -= difference
+    found[others[(less + 1) % len(others)]] += difference
+    return found
 
 
 def _extreme(total: int, count: int, shares: str, *, one: int) -> list[int]:

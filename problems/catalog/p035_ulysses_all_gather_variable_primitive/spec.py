@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
@@ -21,6 +21,9 @@ from problems.spec.schema import (
     SizeName,
 )
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_SHARES = Among(options=("about_the_mean", "any"))
+"""Lengths of shares that a regime has: what any cuts leave, or such that a length says nothing about the others."""
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -145,15 +148,16 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_extents",
-            words="shares have any lengths, some may be empty, and another extent across gather_dim",
-            settings={"shares": "any", "width": Extent(low=1, high=260)},
+            words="shares have any lengths, some may be empty, and another extent across gather_dim; or all but two "
+            "ranks have shares of the mean length, and these two as much more and less (about_the_mean)",
+            settings={"shares": _SHARES, "width": Extent(low=1, high=260)},
             dims={"total": Extent(low=1, high=1500)},
             at_large=False,
         ),
         Regime(
             name="long_rows",
-            words="one extent of x is long: that across gather_dim",
-            settings={"shares": "any", "width": Extent(low=261, high=9000)},
+            words="one extent of x is long, that across gather_dim, and shares have any lengths or are about_the_mean",
+            settings={"shares": _SHARES, "width": Extent(low=261, high=9000)},
             dims={"total": Whole(low=1, high=24)},
             at_large=False,
         ),
