@@ -27,6 +27,8 @@ def make_inputs(call: Call) -> Arguments:
 def _shards(call: Call, weight: Tensor) -> Arguments:
     """The rank's `weight_shard` (local_vocab, hidden), drawn as `weight`, and `bias_shard` as the regime has them."""
     bias = call.normal("bias_shard", ("local_vocab",))
+    if (sign := call.setting("biases", "usual")) != "usual":
+        bias = bias.abs() if sign == "positive" else -bias.abs()
     if picks(call):
         return {"weight_shard": columns_picked(call, weight.t()).t().contiguous(), "bias_shard": torch.zeros_like(bias)}
     weight = (

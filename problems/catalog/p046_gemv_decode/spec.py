@@ -30,6 +30,10 @@ def dims(world_size: int, *, tokens: int, hidden: int, vocab: int) -> Dims:
     return {"num_tokens": tokens, "hidden": hidden, "local_vocab": local, "vocab": world_size * local}
 
 
+_BIASES = Among(options=("negative", "positive", "usual"))
+"""Signs of biases in a regime; logarithms of frequencies have one."""
+
+
 def all_rows(dims: Dims, world_size: int) -> Dims:
     """The rows of all shards, for those of a rank."""
     return {**dims, "vocab": world_size * dims["local_vocab"]}
@@ -138,11 +142,15 @@ PROBLEM = Problem(
             apart=("exact_products",),
             narrow="divides_arguments_by_the_largest",
         ),
-        other_extents(
-            num_tokens=Extent(high=200),
-            hidden=Extent(low=17, high=1030),
-            local_vocab=Extent(low=150, high=500),
-            derive=all_rows,
+        replace(
+            other_extents(
+                num_tokens=Extent(high=200),
+                hidden=Extent(low=17, high=1030),
+                local_vocab=Extent(low=150, high=500),
+                derive=all_rows,
+            ),
+            words="tensors have other extents than usual, and all biases may have one sign",
+            settings={"biases": _BIASES},
         ),
         replace(
             long_extent(
@@ -153,7 +161,8 @@ PROBLEM = Problem(
                 derive=all_rows,
                 narrow="",
             ),
-            words="more than 256 sequences decode together, and the shards are small",
+            words="more than 256 sequences decode together, the shards are small, and all biases may have one sign",
+            settings={"biases": _BIASES},
         ),
         exact_products(
             "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"
