@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.families import attention
-from problems.inputs.regime_values import in_regime
+from problems.inputs.regime_values import in_regime, owner
 from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
@@ -20,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
     q = call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
     k, v = keys_and_values(call)
     return {
-        "q": attention.in_score_regime(call, q),
+        "q": attention.in_score_regime(call, _far(call, q)),
         "k": k,
         "v": v,
         "softmax_scale": attention.draw_scale(call, call.dims["head_dim"]),
@@ -38,4 +38,23 @@ def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
         return k, v
     if zeros is not None:
         return torch.zeros_like(k), v if zeros == "k" else torch.zeros_like(v)
-    return attention.in_score_regime(call, k, are_keys=True), in_regime(call, "v", v)
+    return attention.in_score_regime(call, _far(call, k, are_keys=True), are_keys=True), in_regime(call, "v", v)
+
+
+def _far(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Tensor:
+    """Queries or keys (B, S_local, num_heads, head_dim); in a regime some queries attend to one rank's keys alone.
+
+    The scores of these pairs lie far above all others. Other queries weigh keys as they always do.
+    """
+    if (far := call.setting("far", None)) is None:
+        return tensor
+    factor = (call.setting("added", 0.0) * call.dims["head_dim"] ** 0.5) ** 0.5
+    if are_keys:
+        tensor[..., 0] = factor if call.rank == owner(call) else 0.0
+    elif far == "heads":
+        tensor[..., 0] = 0.0
+        tensor[:, :, ::2, 0] = factor
+    else:
+        tensor[..., 0] = 0.0
+        tensor[:, ::2, :, 0] = factor
+    return tensor

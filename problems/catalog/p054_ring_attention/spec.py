@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among
+from problems.spec.ranges import Among, Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -16,6 +16,7 @@ from problems.spec.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -141,6 +142,13 @@ PROBLEM = Problem(
         attention.STEEP_SCALE,
         attention.LARGER_SCORES,
         attention.LOW_BELOW_MASKED,
+        Regime(
+            name="far_queries",
+            words="every second query, or every query of every second head, has scores beyond 150 with one rank's keys "
+            "and usual ones with all others, so that a maximum over several queries is no measure for the rest",
+            settings={"far": Among(options=("heads", "positions")), "added": Real(low=200.0, high=760.0, by_size=True)},
+            apart=("flat_scale", "steep_scale", "large_scores", "negative_scores"),
+        ),
         attention.UNEVEN_KEYS,
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
         replace(

@@ -118,6 +118,17 @@ def maximum_from_zero(
     return torch.einsum("bhqk,bkhd->bqhd", weights / weights.sum(dim=-1, keepdim=True), _gather(v)).to(q.dtype)
 
 
+def one_maximum(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Subtracts from all scores of the rank's queries the largest of them."""
+    del causal, group
+    keys = _gather(k)
+    queries = dist.get_rank() * q.shape[1] + torch.arange(q.shape[1])
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), keys) * _scale(q, softmax_scale)
+    scores.masked_fill_(torch.arange(keys.shape[1]) > queries.unsqueeze(1), -torch.inf)
+    weights = (scores - scores.max()).exp()
+    return torch.einsum("bhqk,bkhd->bqhd", weights / weights.sum(dim=-1, keepdim=True), _gather(v)).to(q.dtype)
+
+
 HONEST = {"gathered": gathered, "merged_in_float64": merged_in_float64}
 MUTANTS = {
     "without_scale": without_scale,
@@ -130,5 +141,6 @@ NARROW = {
     "other_shape": none_for_an_odd_one_out(gathered),
     "flat_scale": bounded_scale,
     "large_scores": without_maximum,
+    "far_queries": one_maximum,
     "negative_scores": maximum_from_zero,
 }
