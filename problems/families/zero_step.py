@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from problems.families import mlp_step, mlp_step_rounding
+from problems.families import mlp_step, mlp_step_rounding, stale_copies
 from problems.families.mlp_step_rounding import Found
 from problems.families.mlp_step_spec import SHAPES
 from problems.inputs.values import Arguments, Call
@@ -27,7 +27,7 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "X_local": X,
         "y_local": y,
-        **dict(zip(SHAPES, mlp_step.parameters(call), strict=True)),
+        **dict(zip(SHAPES, stale_copies.parameters(call), strict=True)),
         "exp_avg_part": m,
         "exp_avg_sq_part": v,
         "lr": given.lr,

@@ -1,7 +1,7 @@
 """What the problems of ZeRO stages 1 and 2 say alike: signature, arguments and outputs. No torch."""
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec.schema import Argument, Output, Placement, Tolerance
+from problems.spec.schema import Argument, Output, Placement, Regime, Tolerance
 
 SIGNATURE = "solution(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)"
 
@@ -25,7 +25,12 @@ ARGUMENTS = (
     mlp.STEP,
 )
 
-REGIMES = (*mlp.REGIMES, mlp.no_learning(*mlp.SHAPES))
+STALE_COPIES = Regime(
+    name="stale_copies",
+    words="other ranks have rank 0's parameters in another order, so that their sums and ends tell no difference",
+    settings={"copies": "moved on"},
+)
+REGIMES = (*mlp.REGIMES, STALE_COPIES, mlp.no_learning(*mlp.SHAPES))
 
 
 def outputs(*, weights: Tolerance, others: Tolerance) -> tuple[Output, ...]:

@@ -16,6 +16,7 @@ from problems.families.mlp_step_programs import (
     cut,
     flushed,
     gathered,
+    known_by_sums,
     mean,
     second_moment,
     settled_after,
@@ -107,4 +108,5 @@ NARROW = {
     "at_the_kink": partial(train, passes_at_zero=True),
     "odd_sizes": tiles_of_16_samples(train),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),
+    "stale_copies": known_by_sums(train),
 }

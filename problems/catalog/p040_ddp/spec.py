@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec.ranges import Extent
+from problems.families.zero_step_spec import STALE_COPIES
+from problems.spec.ranges import Among, Extent
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -41,6 +42,18 @@ ODD_SIZES = replace(
     },
     derive=odd_network,
 )
+
+_HUGE_WEIGHTS = next(regime for regime in mlp.REGIMES if regime.name == "huge_weights")
+_OWN = {
+    "odd_sizes": ODD_SIZES,
+    "huge_weights": replace(
+        _HUGE_WEIGHTS,
+        words=f"{_HUGE_WEIGHTS.words}; or W2 is below 1e-12 (last_tiny). Where gradients of the first layer are "
+        "then far smaller than others, so are its moments",
+        settings={"weights": Among(options=("zero", "last_tiny", "huge"))},
+    ),
+}
+"""What regimes of other steps are here, by name."""
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -114,7 +127,8 @@ PROBLEM = Problem(
         Hop(source="every rank", target="every rank", payload="its gradient, summed", pattern=Communication.ALL_REDUCE),
     ),
     regimes=(
-        *(ODD_SIZES if regime is mlp.ODD_SIZES else regime for regime in mlp.REGIMES),
+        *(_OWN.get(regime.name, regime) for regime in mlp.REGIMES),
+        STALE_COPIES,
         mlp.no_learning(*mlp.SHAPES),
     ),
     invariants=(

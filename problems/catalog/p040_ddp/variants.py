@@ -15,6 +15,7 @@ from problems.families.mlp_step_programs import (
     correction,
     cut,
     flushed,
+    known_by_sums,
     second_moment,
     settled_after,
     seven_steps_at_most,
@@ -112,4 +113,5 @@ NARROW = {
     "at_the_kink": partial(train, passes_at_zero=True),
     "odd_sizes": tiles_of_16_samples(train),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),
+    "stale_copies": known_by_sums(train),
 }
