@@ -48,6 +48,12 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     )
 
 
+def other_end(dims: Dims, _world_size: int) -> Dims:
+    """The number of elements where a regime sets how many are missing in the last block."""
+    blocks = -(-dims["n_el"] // dims["block_size"])
+    return {**dims, "n_el": blocks * dims["block_size"] - dims["missing"]}
+
+
 PROBLEM = Problem(
     number=44,
     slug="quantized_grad_allreduce",
@@ -142,6 +148,14 @@ PROBLEM = Problem(
             name="whole_blocks",
             words="block_size is 35, the last block is complete and the number of blocks is odd",
             dims={"n_el": 735, "block_size": 35},
+        ),
+        # After a timed call: what that left behind the end must not count in the last block.
+        Regime(
+            name="other_end",
+            words="there are as many blocks as in timed calls, and so many elements are missing in the last one",
+            dims={"missing": Whole(low=1, high=31)},
+            apart=("other_block_size", "whole_blocks", "long_blocks", "one_block", "few_elements"),
+            derive=other_end,
         ),
         Regime(
             name="long_blocks",
