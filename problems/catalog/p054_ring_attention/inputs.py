@@ -33,12 +33,13 @@ def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """The rank's `k` and `v`, all that later ranks need of it."""
     k, v = call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
     zeros = call.setting("zeros", None)
+    if zeros in ("k", "k and v"):
+        return torch.zeros_like(k), v if zeros == "k" else torch.zeros_like(v)
     if zeros == "first v":
         v[:, 0] = 0.0
-        return k, v
-    if zeros is not None:
-        return torch.zeros_like(k), v if zeros == "k" else torch.zeros_like(v)
-    return attention.in_score_regime(call, _far(call, k, are_keys=True), are_keys=True), in_regime(call, "v", v)
+    else:
+        v = in_regime(call, "v", v)
+    return attention.in_score_regime(call, _far(call, k, are_keys=True), are_keys=True), v
 
 
 def _far(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Tensor:
