@@ -5,18 +5,19 @@
 
 Honest programs are the reference, every variant, and where ranks' parts are added, the reference with sums in drawn
 orders. Every round makes one call of each kind, by each program; `--seconds` ends a problem's rounds early. Kinds are
-usual calls, each regime, and calls in several as the judge joins them; with `--pairs` only every two that fit. Problems
-whose call is too large for ranks without a GPU are left out. Prints a line per problem and world size and one per kind
-of call with a refusal, and exits 1 if there was any.
+usual calls, each regime, and calls in several as the judge joins them; with `--pairs` each regime and every two that
+fit, with every word of their settings, and numbers drawn. Problems whose call is too large for ranks without a GPU are
+left out. Prints a line per problem and world size, one per kind of call with a refusal, and exits 1 if there was one.
 """
 
 import argparse
+import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from random import SystemRandom
+from random import Random, SystemRandom
 
 from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
@@ -24,7 +25,8 @@ from problems import registry
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Trial, attempt
 from problems.spec.memory import held_bytes
-from problems.spec.schema import Problem, SizeName
+from problems.spec.ranges import Among
+from problems.spec.schema import Problem, Regime, SizeName
 from tests.problems.wires import errors_of, programs
 
 MOST_HELD_BYTES = 1e9
@@ -46,7 +48,7 @@ def main() -> int:
     parser.add_argument("--size", type=SizeName, default=SizeName.TINY, choices=list(SizeName))
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of a problem on one world size")
-    parser.add_argument("--pairs", action="store_true", help="only calls in two regimes, all that fit")
+    parser.add_argument("--pairs", action="store_true", help="each regime and every two, in all words")
     parser.add_argument("slugs", nargs="*", metavar="SLUG", help="default: every problem")
     options = parser.parse_args()
     problems = [registry.get(slug) for slug in options.slugs] or list(registry.problems())
@@ -102,7 +104,7 @@ def _trials(problem: Problem, world_size: int, *, size: SizeName, rounds: int, o
     regimes, random = problem.regimes_at(size, world_size), SystemRandom()
     for index in range(rounds):
         if only_pairs:
-            kinds = ["+".join(sorted(pair)) for pair in sorted(map(sorted, covering.pairs(regimes)))]
+            kinds = _alone_and_in_pairs(regimes, random)
         else:
             several = covering.covering(regimes, JudgeSettings.joined_regimes, random)
             kinds = ["", *(regime.name for regime in (*regimes, *map(covering.joined, several)))]
@@ -110,6 +112,26 @@ def _trials(problem: Problem, world_size: int, *, size: SizeName, rounds: int, o
             key = os.urandom(32)
             for program in programs(problem):
                 yield Trial(slug=problem.slug, program=program, size=size, key=key, index=index, regime=regime)
+
+
+def _alone_and_in_pairs(regimes: Sequence[Regime], random: Random) -> list[str]:
+    """The names of all regimes, and of every two that fit, with every word of their settings."""
+    worded = {regime.name: list(_in_every_word(regime, random)) for regime in regimes}
+    pairs = (
+        first.joined(second).name
+        for names in sorted(map(sorted, covering.pairs(regimes)))
+        for first, second in itertools.product(*(worded[name] for name in names))
+    )
+    return [*(regime.name for each in worded.values() for regime in each), *pairs]
+
+
+def _in_every_word(regime: Regime, random: Random) -> Iterator[Regime]:
+    """The regime with each combination of its words; its numbers are drawn."""
+    words = {name: level.options for name, level in regime.ranges.items() if isinstance(level, Among)}
+    for chosen in itertools.product(*words.values()):
+        said = dict(zip(words, chosen, strict=True))
+        values = {name: said[name] if name in said else level.draw(random) for name, level in regime.ranges.items()}
+        yield regime.at(values) if values else regime
 
 
 def _refuse(found: Found, trial: Trial, reason: str) -> None:
