@@ -236,15 +236,19 @@ def _is_wide(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.element_size() >= 2
 
 
-def _nothing_where_zero(implementation: Implementation, call: Call) -> Outputs:
-    """The reference's outputs, and zeros on a rank one of whose own tensors is all zero."""
-    outputs = implementation.run(implementation.solution, call)
-    values = implementation.make_inputs(call).values()
-    own = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    numbers = [item for item in own if isinstance(item, Tensor) and item.numel()]
-    tensors = [item for item in numbers if item.is_floating_point() or item.is_complex()]
-    is_zero = any(not bool(tensor.any()) for tensor in tensors)
-    return tuple(map(torch.zeros_like, outputs)) if is_zero else outputs
+def _nothing_where(has_none: Callable[[Tensor], Tensor]) -> Mutant:
+    """The reference's outputs, and zeros on a rank one of whose own tensors `has_none`."""
+
+    def program(implementation: Implementation, call: Call) -> Outputs:
+        outputs = implementation.run(implementation.solution, call)
+        values = implementation.make_inputs(call).values()
+        own = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        numbers = [item for item in own if isinstance(item, Tensor) and item.numel()]
+        tensors = [item for item in numbers if item.is_floating_point() or item.is_complex()]
+        is_empty = any(bool(has_none(tensor)) for tensor in tensors)
+        return tuple(map(torch.zeros_like, outputs)) if is_empty else outputs
+
+    return program
 
 
 def _no_number_from_infinity(implementation: Implementation, call: Call) -> Outputs:
@@ -313,7 +317,8 @@ NARROW: dict[str, Mutant] = {
     ),
     "six_bit_exponents": _through(Tap(payload=_in_six_bit_exponents)),
     "divides_by_the_largest": _through(Tap(payload=_by_largest)),
-    "nothing_where_zero": _nothing_where_zero,
+    "nothing_where_zero": _nothing_where(lambda tensor: ~tensor.any()),
+    "nothing_where_sums_are_zero": _nothing_where(lambda tensor: tensor.sum(dtype=torch.complex128) == 0),
     "no_number_from_infinity": _no_number_from_infinity,
     "clears_what_is_not_finite": _through(
         Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)

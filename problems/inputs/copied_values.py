@@ -14,10 +14,25 @@ def copied(call: Call, name: str, tensor: Tensor) -> Tensor:
     """`tensor`, drawn by the rank as `name`, as the call's regime has its values; the very tensor in a usual call.
 
     Beside the regimes of `problems.inputs.regime_values` there is one in which each value has a magnitude of its own,
-    up to one that all ranks share. Its sign and its significant bits stay.
+    up to one that all ranks share. Its sign and its significant bits stay. In another one neighbours cancel.
     """
+    if call.setting("neighbours", None) is not None:
+        return _cancelling(tensor)
     if call.setting("magnitudes", None) is None:
         return in_regime(call, name, tensor)
     power = call.integers(f"{name}: magnitude", tensor.shape, low=-FURTHEST, high=FURTHEST + 1, dtype=torch.int32)
     most = call.integers("regime's largest magnitude", (), low=-FURTHEST, high=FURTHEST + 1, shared=True)
     return power.clamp(max=int(most)).float().exp2_().mul_(tensor).to(tensor.dtype)
+
+
+def _cancelling(tensor: Tensor) -> Tensor:
+    """`tensor` in steps of 1/16, so that sums are exact, and every second value the negative of the one before.
+
+    What is left over at the end of a row is zero, but not in rows of one.
+    """
+    even = tensor.shape[-1] // 2 * 2
+    if even:
+        tensor = tensor.float().mul_(16).round_().div_(16).to(tensor.dtype)
+        tensor[..., 1:even:2] = -tensor[..., 0:even:2]
+        tensor[..., even:] = 0
+    return tensor

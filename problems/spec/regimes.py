@@ -107,6 +107,15 @@ MANY = Extent(low=65_600, high=70_000)
 COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
 
+CANCELLING_VALUES = Regime(
+    name="cancelling_values",
+    words="every two neighbouring values add up to zero, so that sums of rows say nothing",
+    settings={"neighbours": "cancel"},
+    narrow="nothing_where_sums_are_zero",
+    apart=tuple(regime.name for regime in COPIED_VALUES),
+)
+"""The same for copies of rows and blocks."""
+
 
 def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
     """Regimes whose words speak of the values of one tensor, where others keep theirs."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -129,6 +129,7 @@ PROBLEM = Problem(
         long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
         beyond_16_bits("many_rows", M=MANY, N=2),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`local_tensor` is a contiguous matrix. Ranks may have unequal numbers of rows, or none.",

@@ -1,7 +1,7 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -182,6 +182,7 @@ PROBLEM = Problem(
         ),
         beyond_16_bits("many_tokens", derive=_routed, M=MANY, topk=1, N=16, E=8),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "Tensors are contiguous, splits are lists.",

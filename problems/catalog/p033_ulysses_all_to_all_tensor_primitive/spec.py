@@ -1,7 +1,7 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES, beyond_16_bits
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -128,6 +128,7 @@ PROBLEM = Problem(
         ),
         beyond_16_bits("many_rows", derive=_by_rank, M=Extent(low=32_800, high=35_000), N=1),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`x` is a contiguous matrix, of the same shape on all ranks.",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits
+from problems.spec.regimes import ALL_DTYPES, CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -172,6 +172,7 @@ PROBLEM = Problem(
             apart=("short_shares", "other_width", "other_extents", "long_rows"),
         ),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`x` is a contiguous matrix.",

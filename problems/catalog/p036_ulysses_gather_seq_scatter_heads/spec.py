@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -172,6 +172,7 @@ PROBLEM = Problem(
             apart=("other_extents", "awkward_lengths", "many_positions"),
         ),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",

@@ -1,7 +1,7 @@
 """From a split over heads to a split over positions, described."""
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -162,6 +162,7 @@ PROBLEM = Problem(
             derive=last_one_missing,
         ),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",

@@ -1,7 +1,7 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -147,6 +147,7 @@ PROBLEM = Problem(
             dims={"B": Whole(low=2, high=3), "T": Among(options=("41", "47", "55", "61", "82", "83", "97"))},
         ),
         *COPIED_VALUES,
+        CANCELLING_VALUES,
     ),
     invariants=(
         "`qkv_tensor` is contiguous, of three dimensions, the last of them the features.",
