@@ -10,7 +10,14 @@ _EXPONENT = 20
 
 
 def sized_by_field(call: Call, fields: Tensor) -> Tensor:
-    """`fields` (..., H, L); in a regime each is another power of two times what it was, the same on all ranks."""
+    """`fields` (..., H, L); in a regime each is another power of two times what it was, the same on all ranks.
+
+    In another every second one is so many times smaller.
+    """
+    if call.setting("sizes", None) == "two":
+        fields = fields.clone()
+        fields.flatten(0, -3)[1::2] /= call.setting("smaller", 1.0)
+        return fields
     if call.setting("sizes", None) != "by_field":
         return fields
     batch = fields.shape[:-2]

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Among
-from problems.spec.schema import Regime, Tolerance
+from problems.spec.ranges import Among, Extent, Real
+from problems.spec.schema import Regime, Scope, Tolerance
 
 
 def sizes_by_field(tolerance: Tolerance) -> Regime:
@@ -13,6 +13,31 @@ def sizes_by_field(tolerance: Tolerance) -> Regime:
         words="fields of a batch are of sizes up to a million million times apart, and each counts by its own size",
         settings={"sizes": "by_field"},
         tolerances={"out": tolerance},
+    )
+
+
+_OF_TWO_SIZES = Tolerance(
+    atol=0.05,
+    rtol=0.0,
+    rms=3e-5,
+    scope=Scope.ROW,
+    calibration="What is compared counts by its own size, as in calls with fields of very different sizes. An honest "
+    "error is about 2e-7 of its field. A transform that two fields share errs by as much of the larger one, which is "
+    "2e-4 of the smaller one or more.",
+)
+
+
+def two_sizes(*, batch: str) -> Regime:
+    """An even number of fields of two sizes: where two share one complex transform, the small one is inexact.
+
+    `batch` is the name of the extent that counts them.
+    """
+    return Regime(
+        name="two_sizes",
+        words="every second field is so many times as small, and each counts by its own size",
+        settings={"sizes": "two", "smaller": Real(low=1000.0, high=30_000.0, by_size=True)},
+        dims={batch: Extent(low=2, high=8, of=2)},
+        tolerances={"out": _OF_TWO_SIZES},
     )
 
 

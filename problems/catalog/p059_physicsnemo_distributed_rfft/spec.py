@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from math import log2
 
-from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, with_a_zero_field
-from problems.spec.ranges import Extent
+from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, two_sizes, with_a_zero_field
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -146,9 +146,14 @@ PROBLEM = Problem(
             name="norm_backward", words="`norm` is 'backward'", settings={"norm": "backward"}, narrow="usual_numbers"
         ),
         Regime(name="norm_forward", words="`norm` is 'forward'", settings={"norm": "forward"}, narrow="usual_numbers"),
-        Regime(name="axes_from_the_end", words="`dim` is (-2, -1)", settings={"dim": (-2, -1)}),
+        Regime(
+            name="axes_from_the_end",
+            words="`dim` counts the complete axis, the sharded one or both from the end: -2 or -1",
+            settings={"from_end": Among(options=("complete", "sharded", "both"))},
+        ),
         *FLOAT32_VALUES,
         sizes_by_field(_BY_ELEMENT),
+        two_sizes(batch="B"),
         with_a_zero_field(
             other_extents(B=Extent(high=24), H=Extent(low=2, high=96), L=Extent(low=2, high=160), derive=_cut)
         ),
@@ -164,7 +169,6 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         FINITE.format("a field"),
         "`group` is None, the world group.",
-        "Both axes of `dim` count from the front, or both from the end.",
         "`s` is the size of the fields. H and L are any multiples of the world size, whatever their prime factors.",
         ANY_SIZES,
         "Tensors have the same shapes on all ranks.",

@@ -64,6 +64,17 @@ def in_fixed_point(x: Tensor, *rest: Any) -> Tensor:
     return gathered(one_step_for_all(x), *rest)
 
 
+def two_fields_in_one(x: Tensor, _s: Any, _dim: Any, norm: str, *_rest: Any) -> Tensor:
+    """Two real fields are the parts of one complex one, whose spectrum is parted by symmetry."""
+    fields = _gather(x)
+    pairs = fields[: len(fields) // 2 * 2].unflatten(0, (-1, 2))
+    both = torch.fft.fft2(torch.complex(pairs[:, 0], pairs[:, 1]), norm=norm)
+    mirror = both.flip((1, 2)).roll((1, 1), (1, 2)).conj()
+    parted = torch.stack([(both + mirror) / 2, (both - mirror) / 2j], dim=1).flatten(0, 1)
+    spectra = parted[..., : fields.shape[2] // 2 + 1]
+    return _own_rows(torch.cat([spectra, torch.fft.rfft2(fields[len(spectra) :], norm=norm)]))
+
+
 HONEST = {"gathered": gathered, "columns_first": columns_first}
 MUTANTS = {
     "conjugated": conjugated,
@@ -71,4 +82,8 @@ MUTANTS = {
     "not_normalised": not_normalised,
     "bfloat16_payload": bfloat16_payload,
 }
-NARROW = {"axes_from_the_end": normalised_over_named_axes, "sizes_by_field": in_fixed_point}
+NARROW = {
+    "axes_from_the_end": normalised_over_named_axes,
+    "sizes_by_field": in_fixed_point,
+    "two_sizes": two_fields_in_one,
+}

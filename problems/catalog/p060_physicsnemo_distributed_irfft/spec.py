@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import lcm, log2
 
-from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, with_a_zero_field
+from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, two_sizes, with_a_zero_field
 from problems.spec.ranges import Extent
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -171,6 +171,7 @@ PROBLEM = Problem(
             narrow="nothing_where_zero",
         ),
         sizes_by_field(_BY_ROW),
+        two_sizes(batch="C"),
         with_a_zero_field(
             other_extents(
                 B=Extent(high=5),
@@ -185,7 +186,7 @@ PROBLEM = Problem(
             B=1,
             C=Extent(high=2),
             H=Extent(low=8, high=24, of=8),
-            L=Extent(low=2000, high=4096, of=8),
+            L=Extent(low=2000, high=4096, of=2),
             derive=_cut,
         ),
     ),

@@ -93,6 +93,16 @@ def in_fixed_point(x: Tensor, *rest: Any) -> Tensor:
     return gathered(one_step_for_all(x), *rest)
 
 
+def two_fields_in_one(x: Tensor, s: tuple[int, int], _dim: Any, norm: str, *_rest: Any) -> Tensor:
+    """Two spectra of an even number are transformed together, one times i: the fields are the two parts."""
+    half = _gather(x).flatten(0, 1)
+    inner = half[..., 1 : s[1] - half.shape[-1] + 1].flip(-1).conj()
+    whole = torch.cat([half, inner.flip(-2).roll(1, -2)], dim=-1)
+    pairs = whole.unflatten(0, (-1, 2))
+    both = torch.fft.ifft2(pairs[:, 0] + 1j * pairs[:, 1], norm=norm)
+    return _own_columns(torch.stack([both.real, both.imag], dim=1).view(*x.shape[:2], *s))
+
+
 HONEST = {"gathered": gathered, "mirrored": mirrored, "real_rows_first": real_rows_first}
 MUTANTS = {
     "without_mirror": without_mirror,
@@ -105,4 +115,5 @@ MUTANTS = {
 NARROW = {
     "axes_from_the_front": normalised_over_named_axes,
     "sizes_by_field": in_fixed_point,
+    "two_sizes": two_fields_in_one,
 }
