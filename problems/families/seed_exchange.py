@@ -55,10 +55,27 @@ def counts_received(call: Call) -> list[int]:
 def seed_inverse_ids(call: Call) -> Tensor:
     """T positions in [0, F); density falls as x^(-1/2) from popular seeds, which lie in secret places.
 
-    In a regime with `rows_of_one_seed`, that many of them name one seed, spread over all pieces.
+    In a regime with `rows_of_one_seed`, that many of them name one seed, spread over all pieces. In another the pieces
+    look like runs by their ends.
     """
     popularity = call.uniform("popularity", ("T",), dtype=torch.float32).square_().mul_(call.dims["F"]).long()
     ids = call.permutation("seeds", call.dims["F"])[popularity.clamp_(max=call.dims["F"] - 1)]
     if (most := call.setting("rows_of_one_seed", None)) is not None:
         ids[:: -(-call.dims["T"] // most)] = call.integers("regime's seed", (1,), low=0, high=call.dims["F"])
+    return _with_ends_of_runs(call, ids) if call.setting("ids", None) == "nearly_runs" else ids
+
+
+def _with_ends_of_runs(call: Call, ids: Tensor) -> Tensor:
+    """`ids` (T,), in which the ends of every piece of more than two are those of a run of neighbours.
+
+    What is between stays as it is, or is the rest of the run backwards. A piece longer than F has no run to look like.
+    """
+    places = call.uniform("regime's runs", (call.world_size,), dtype=torch.float32).tolist()
+    for index, (piece, place) in enumerate(zip(ids.split(counts_received(call)), places, strict=True)):
+        if not 2 < len(piece) <= call.dims["F"]:
+            continue
+        first = int(place * (call.dims["F"] - len(piece)))
+        if (index + call.rank) % 2:
+            piece[1:-1] = torch.arange(first + len(piece) - 2, first, -1, device=ids.device)
+        piece[0], piece[-1] = first, first + len(piece) - 1
     return ids

@@ -112,6 +112,18 @@ def at_most_64_copies(
     return point_to_point(rows, torch.arange(len(rows)), counts_sent, counts_received, group)
 
 
+def runs_by_their_ends(
+    local_features: Tensor, seed_inverse_ids: Tensor, counts_sent: list[int], counts_received: list[int], group: None
+) -> Tensor:
+    """Takes a piece for neighbours in a row where its ends are as theirs and nothing in it is beyond them."""
+    ids = seed_inverse_ids.clone()
+    for piece in ids.split(counts_received):
+        is_within = len(piece) > 2 and piece.amax() - piece.amin() == len(piece) - 1
+        if is_within and piece[-1] - piece[0] == len(piece) - 1:
+            piece.copy_(torch.arange(len(piece)) + piece[0])
+    return point_to_point(local_features, ids, counts_sent, counts_received, group)
+
+
 HONEST = {"point_to_point": point_to_point, "everything_gathered": everything_gathered}
 MUTANTS = {
     "sources_in_rank_order": sources_in_rank_order,
@@ -123,4 +135,5 @@ NARROW = {
     "nothing_travels": no_lookup_where_nothing_travels,
     "all_to_the_next_rank": own_row_at_least,
     "one_seed": at_most_64_copies,
+    "nearly_runs": runs_by_their_ends,
 }

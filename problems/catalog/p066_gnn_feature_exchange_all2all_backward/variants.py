@@ -140,12 +140,25 @@ def half_as_many_seeds(
     return _sums(_returned(grad_output, sent, received), ids, len(ids) // 2)
 
 
+def runs_by_their_ends(
+    grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
+) -> Tensor:
+    """Takes a piece for neighbours in a row where its ends are as theirs and nothing in it is beyond them."""
+    ids = ids.clone()
+    for piece in ids.split(received):
+        is_within = len(piece) > 2 and piece.amax() - piece.amin() == len(piece) - 1
+        if is_within and piece[-1] - piece[0] == len(piece) - 1:
+            piece.copy_(torch.arange(len(piece)) + piece[0])
+    return _sums(_returned(grad_output, sent, received), ids, seed_size)
+
+
 NARROW = {
     "nothing_travels": not_summed_where_nothing_travels,
     "all_to_the_next_rank": own_row_at_least,
     "seven_seeds": half_as_many_seeds,
     "common_part": _summed_by(_differences_of_one_prefix_sum),
     "one_seed": _summed_by(_at_most_64_copies),
+    "nearly_runs": runs_by_their_ends,
     "tiny_values": _summed_by(_without_tiny),
     "huge_values": _summed_by(_saturated),
 }
