@@ -10,6 +10,8 @@ from problems.inputs.values import Arguments, Call
 
 MOST_BITS = 40
 """Of the number of nodes for each rank in a regime; where there are fewer bits, of that of all nodes."""
+LEAST = 64
+"""How many nodes of an owner a rank names that knows only the least."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -26,7 +28,9 @@ def _nodes_per_rank(call: Call) -> int:
     """How many nodes each rank owns."""
     if (bits := call.setting("bits", None)) is None:
         return call.dims["Nn"] // call.world_size
-    return 1 << MOST_BITS if int(bits) == MOST_BITS else -(-(1 << int(bits)) // call.world_size)
+    if int(bits) == MOST_BITS:
+        return 1 << MOST_BITS
+    return -(-int(call.setting("share", 1.0) * (1 << int(bits))) // call.world_size)
 
 
 def _ids(call: Call) -> Tensor:
@@ -46,4 +50,7 @@ def _ids(call: Call) -> Tensor:
         place = torch.full_like(place, owner(call) if kind == "one_owner" else call.rank)
     popular = call.integers("popular", (call.world_size,), low=0, high=per_owner, shared=True)
     distance = call.uniform("distances", ("nnz",), dtype=torch.float32).pow_(3).mul_(per_owner).long()
-    return place + call.world_size * ((popular[place] + distance) % per_owner)
+    local = (popular[place] + distance) % per_owner
+    if call.setting("least_on", None) == "one_rank" and call.rank == owner(call):
+        local %= LEAST
+    return place + call.world_size * local

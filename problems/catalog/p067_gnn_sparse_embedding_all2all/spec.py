@@ -1,6 +1,6 @@
 """Push of sparse embedding rows to their owners, described."""
 
-from problems.spec.ranges import Among, Extent
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import COPIED_VALUES, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     EXACT,
@@ -129,8 +129,13 @@ PROBLEM = Problem(
         Regime(name="no_pairs", words="no rank has a pair", dims={"nnz": 0}),
         Regime(
             name="many_nodes",
-            words="there are 2^16, 2^30 or 2^32 nodes, or 2^40 for each rank, so that numbers need 16 bits or more",
-            settings={"bits": Among(options=("16", "30", "32", "40"))},
+            words="there are up to 2^16 or 2^32 nodes, `share` of that number, or 2^40 for each rank, so that "
+            "numbers need 16 bits or more; one rank may name only a few of the least",
+            settings={
+                "bits": Among(options=("16", "32", "40")),
+                "share": Real(low=0.6, high=1.0),
+                "least_on": Among(options=("no_rank", "one_rank")),
+            },
         ),
         *of_tensor("value", *COPIED_VALUES),
         other_extents(
