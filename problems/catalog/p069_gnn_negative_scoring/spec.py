@@ -133,8 +133,10 @@ PROBLEM = Problem(
         ),
         Regime(
             name="all_last",
-            words="every edge has a smaller score than its negatives",
+            words="every edge has a smaller score than its negatives, of which there are 255: a position is 256",
             settings={"level": (12, 16), "farther": FARTHER},
+            dims={"nn": 255},
+            derive=_all_edges,
         ),
         other_extents(p=Extent(high=70), nn=Extent(high=2000), derive=_all_edges),
         Regime(
