@@ -125,6 +125,11 @@ PROBLEM = Problem(
             dims={"Kw": Whole(low=8, high=19, often=(16, 19))},
         ),
         Regime(
+            name="whole_chunks",
+            words="filters have 19 taps and chunks 18 positions: every result needs the chunk before, all of it a halo",
+            dims={"Kw": 19, "L": 36},
+        ),
+        Regime(
             name="odd_chunks",
             words="chunks have other numbers of positions and channels, most of them odd",
             dims={
@@ -133,7 +138,7 @@ PROBLEM = Problem(
                 "L": Extent(low=38, high=700, of=2),
             },
         ),
-        long_extent("long_chunks", B=Extent(high=3), C=Extent(high=5), L=Extent(low=4098, high=12_000, of=2)),
+        long_extent("long_chunks", B=Extent(high=3), C=Extent(high=2), L=Extent(low=4098, high=12_000, of=2)),
         *map(also_larger, of_product("x", "weight", is_shared=True)),
     ),
     invariants=(
