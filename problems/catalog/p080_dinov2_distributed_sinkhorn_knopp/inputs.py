@@ -40,6 +40,8 @@ def logits(call: Call) -> Tensor:
     drawn = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
     drawn += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
     drawn += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
+    if (part := call.setting("part", None)) is not None:
+        drawn *= part
     if call.setting("prototypes", None) == "one_far":
         drawn = _one_far(call, drawn)
     return in_regime(call, "teacher_output", drawn)

@@ -133,8 +133,11 @@ PROBLEM = Problem(
         ),
         Regime(
             name="many_rounds",
-            words="`n_iterations` is 4 or more",
-            settings={"rounds": Whole(low=4, high=10)},
+            words="`n_iterations` is 4 or more, and logits are `part` of their usual size: late rounds change little",
+            settings={
+                "rounds": Whole(low=4, high=10, often=(8, 9, 10)),
+                "part": Real(low=0.6, high=1.0, often=(0.7, 0.75, 0.8)),
+            },
             narrow="usual_numbers",
         ),
         Regime(
@@ -152,6 +155,8 @@ PROBLEM = Problem(
             words="one prototype is farther from all samples than the others, by a factor of about e to the 72",
             settings={"prototypes": "one_far"},
             dims={"b": Whole(low=2, high=8), "Kp": Whole(low=2, high=40)},
+            # Scalings shrink by N / K in every round, and one of them begins near the end of float32's range.
+            apart=("many_rounds",),
         ),
         replace(ZERO_VALUES, narrow="nothing_where_zero"),
         replace(ONE_RANK_HAS_VALUES, words="all logits are zero on every rank but one"),
@@ -162,6 +167,7 @@ PROBLEM = Problem(
         "Logits divided by the temperature lie between -40 and 40, so their exponentials are float32 numbers.",
         "Of the sum of all exponentials, those of a prototype make up 1e-34 at least.",
         "`n_iterations` is from 1 to 10, and `teacher_temp` lies between 0.04 and 0.07.",
+        "Where a prototype makes up less than 1e-20 of the sum, `n_iterations` is at most 3.",
         "Every rank has as many samples b, at least one, and there are at least two prototypes, of any number K.",
         "`n_masked_patches_tensor` lies between 0 and b, and is above 0 on one rank at least.",
     ),
