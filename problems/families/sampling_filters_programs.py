@@ -18,6 +18,13 @@ def nucleus_of_fifty(logits: Tensor, top_k: int | None, top_p: float) -> Filtere
     return _own(rows.masked_fill(rows < rows.topk(50).values[..., -1:], -torch.inf)), top_k, top_p
 
 
+def best_of_a_shard(logits: Tensor, top_k: int | None, top_p: float) -> Filtered:
+    """Looks for what top-p leaves among the 128 largest logits of every rank where there is no top-k."""
+    if top_k is not None or top_p >= 1 or logits.shape[-1] <= 128:
+        return logits, top_k, top_p
+    return logits.masked_fill(logits < logits.topk(128).values[..., -1:], -torch.inf), top_k, top_p
+
+
 def bisected(logits: Tensor, top_k: int | None, top_p: float) -> Filtered:
     """Halves the way between the least and the largest logit of a token forty times to find what top-p leaves."""
     if top_p >= 1:

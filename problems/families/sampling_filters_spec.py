@@ -130,6 +130,15 @@ OTHER_EXTENTS = replace(
     words="tensors have other extents than usual: `own` tokens for each rank in B sequences, and Vl words on a rank",
     apart=("wide_nucleus",),  # More words would be more probabilities that the reference adds up in bfloat16.
 )
+NUCLEUS_OF_A_SHARD = Regime(
+    name="nucleus_of_a_shard",
+    words="top_k is None, a rank has hundreds of words, and rows are nearly flat: top-p leaves 129 to 256 neighbours, "
+    "often all of one rank",
+    settings={"top_k": None, "top_p": 0.99766, "nucleus": True},
+    dims={"S": 8, "Vl": Extent(low=257, high=400)},
+    at_large=False,  # As wide_nucleus.
+    derive=_other_vocabulary,
+)
 MANY_EQUAL_WORDS = Regime(
     name="many_equal_words",
     words="as flat_rows, and a rank has more than a thousand words: all of them survive",
@@ -173,7 +182,7 @@ _INVARIANTS = (
 )
 INVARIANTS = (
     *_INVARIANTS,
-    "The vocabulary has 256, 32,000 or 128,256 words.",
+    "The vocabulary has 256, 32,000 or 128,256 words, or 257 to 400 on each rank.",
 )
 """Of the problem that goes through all tokens at once."""
 CHUNKED_INVARIANTS = (

@@ -80,7 +80,7 @@ PROBLEM = Problem(
         filters.MARGIN_NOTE,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
-    regimes=(*filters.REGIMES, filters.OTHER_TOKENS),
+    regimes=(*filters.REGIMES, filters.NUCLEUS_OF_A_SHARD, filters.OTHER_TOKENS),
     invariants=filters.INVARIANTS,
     axes=(
         Axis(

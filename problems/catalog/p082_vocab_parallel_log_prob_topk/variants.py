@@ -9,7 +9,7 @@ from torch import Tensor
 
 from problems.catalog.p082_vocab_parallel_log_prob_topk.reference import filtered, solution, whole_rows
 from problems.families.rank_parts import all_gathered
-from problems.families.sampling_filters_programs import Filtered, bisected, nucleus_of_fifty
+from problems.families.sampling_filters_programs import Filtered, best_of_a_shard, bisected, nucleus_of_fifty
 
 Group = dist.ProcessGroup | None
 
@@ -151,6 +151,7 @@ NARROW = {
     "flat_rows": candidates_only,
     "large_logits": without_maximum,
     "wide_nucleus": _by(nucleus_of_fifty),
+    "nucleus_of_a_shard": _by(best_of_a_shard),
     "low_words": _by(bisected),
     "low_logits": without_maximum,
 }

@@ -58,6 +58,12 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
-    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS, filters.MANY_EQUAL_WORDS),
+    regimes=(
+        *filters.REGIMES,
+        *filters.CHUNKS,
+        filters.OTHER_EXTENTS,
+        filters.NUCLEUS_OF_A_SHARD,
+        filters.MANY_EQUAL_WORDS,
+    ),
     invariants=filters.CHUNKED_INVARIANTS,
 )

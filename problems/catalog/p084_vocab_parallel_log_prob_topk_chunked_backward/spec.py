@@ -91,6 +91,7 @@ PROBLEM = Problem(
         *filters.REGIMES,
         *filters.CHUNKS,
         filters.OTHER_EXTENTS,
+        filters.NUCLEUS_OF_A_SHARD,
         filters.MANY_EQUAL_WORDS,
         Regime(
             name="other_gradients",

@@ -13,7 +13,7 @@ from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.referen
     solution,
 )
 from problems.families.rank_parts import all_gathered
-from problems.families.sampling_filters_programs import Filtered, bisected, nucleus_of_fifty
+from problems.families.sampling_filters_programs import Filtered, best_of_a_shard, bisected, nucleus_of_fifty
 
 
 def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
@@ -172,6 +172,7 @@ NARROW = {
     "many_equal_words": _at_most(1024),
     "large_logits": without_maximum,
     "wide_nucleus": _by(nucleus_of_fifty),
+    "nucleus_of_a_shard": _by(best_of_a_shard),
     "low_words": _by(bisected),
     "low_logits": without_maximum,
     "small_chunks": four_chunks_at_most,
