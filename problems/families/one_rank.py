@@ -1,4 +1,4 @@
-"""Values of one rank that are far larger than those of all others, for problems 66, 68, 71, 72, 76 and 87."""
+"""Values of one rank that are far larger than those of all others."""
 
 from torch import Tensor
 

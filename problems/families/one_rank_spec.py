@@ -1,4 +1,4 @@
-"""The regime of problems 66, 68, 71, 72, 76 and 87 in which values of one rank are larger than all others. No torch."""
+"""The regime in which values of one rank are larger than all others. No torch."""
 
 from dataclasses import replace
 

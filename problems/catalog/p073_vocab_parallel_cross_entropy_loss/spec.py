@@ -155,9 +155,15 @@ PROBLEM = Problem(
             tolerances={"loss": CERTAIN},
             apart=("huge_values",),
         ),
-        replace(HUGE_VALUES, words="values are of ten million to a million million, beyond the range of float16"),
+        replace(
+            HUGE_VALUES,
+            words="values are of ten million to a million million, beyond the range of float16",
+            # A single token's target may be one of two largest words: its loss is then far smaller than logits are.
+            apart=("long_vocabulary",),
+        ),
         ZERO_VALUES,
-        other_extents(B=Extent(high=6), S=Extent(high=300), Vl=Extent(low=2, high=230), derive=_all_words),
+        # So many tokens that not all losses are near zero, where rounding in bfloat16 is more than a hundredth of them.
+        other_extents(B=Extent(high=6), S=Extent(low=8, high=300), Vl=Extent(low=2, high=230), derive=_all_words),
         long_extent(
             "long_vocabulary",
             B=1,
