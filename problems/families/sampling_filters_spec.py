@@ -135,7 +135,7 @@ NUCLEUS_OF_A_SHARD = Regime(
     words="top_k is None, a rank has hundreds of words, and rows are nearly flat: top-p leaves 129 to 256 neighbours, "
     "often all of one rank",
     settings={"top_k": None, "top_p": 0.99766, "nucleus": True},
-    dims={"S": 8, "Vl": Extent(low=257, high=400)},
+    dims={"S": 8, "Vl": Extent(low=264, high=400, of=8)},
     at_large=False,  # As wide_nucleus.
     derive=_other_vocabulary,
 )
@@ -182,7 +182,7 @@ _INVARIANTS = (
 )
 INVARIANTS = (
     *_INVARIANTS,
-    "The vocabulary has 256, 32,000 or 128,256 words, or 257 to 400 on each rank.",
+    "The vocabulary has 256, 32,000 or 128,256 words, or a multiple of 8 from 264 to 400 on each rank.",
 )
 """Of the problem that goes through all tokens at once."""
 CHUNKED_INVARIANTS = (
