@@ -79,3 +79,16 @@ def _with_ends_of_runs(call: Call, ids: Tensor) -> Tensor:
             piece[1:-1] = torch.arange(first + len(piece) - 2, first, -1, device=ids.device)
         piece[0], piece[-1] = first, first + len(piece) - 1
     return ids
+
+
+def runs_by_ends(ids: Tensor, counts: list[int]) -> Tensor:
+    """What a narrow program takes `ids` for: pieces of `counts` whose ends are those of a run are that run.
+
+    It looks whether anything in a piece lies beyond its ends, and no further.
+    """
+    ids = ids.clone()
+    for piece in ids.split(counts):
+        is_within = len(piece) > 2 and piece.amax() - piece.amin() == len(piece) - 1
+        if is_within and piece[-1] - piece[0] == len(piece) - 1:
+            piece.copy_(torch.arange(len(piece)) + piece[0])
+    return ids

@@ -1,5 +1,8 @@
 """All-gather along dimension 0, described."""
 
+from dataclasses import replace
+
+from problems.spec.collectives import ALIKE_MATRICES
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
@@ -94,13 +97,7 @@ PROBLEM = Problem(
             settings={"ends": Among(options=("zero", "same"))},
             apart=("one_rank_has_values",),
         ),
-        Regime(
-            name="sums_of_zero",
-            words="all ranks have the same elements, each in another order, and their sum is zero",
-            settings={"elements": "cancel"},
-            at_large=False,
-            apart=("equal_ends",),
-        ),
+        replace(ALIKE_MATRICES, derive=all_rows, apart=("equal_ends",)),
         long_extent("long_rows", M=Whole(low=1, high=3), N=MANY, derive=all_rows),
         beyond_16_bits("many_rows", M=MANY, N=Whole(low=1, high=3), derive=all_rows),
         *COPIED_VALUES,

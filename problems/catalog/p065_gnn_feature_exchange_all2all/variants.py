@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.families.rank_parts import exchange
+from problems.families.seed_exchange import runs_by_ends
 
 
 def _order() -> list[int]:
@@ -116,11 +117,7 @@ def runs_by_their_ends(
     local_features: Tensor, seed_inverse_ids: Tensor, counts_sent: list[int], counts_received: list[int], group: None
 ) -> Tensor:
     """Takes a piece for neighbours in a row where its ends are as theirs and nothing in it is beyond them."""
-    ids = seed_inverse_ids.clone()
-    for piece in ids.split(counts_received):
-        is_within = len(piece) > 2 and piece.amax() - piece.amin() == len(piece) - 1
-        if is_within and piece[-1] - piece[0] == len(piece) - 1:
-            piece.copy_(torch.arange(len(piece)) + piece[0])
+    ids = runs_by_ends(seed_inverse_ids, counts_received)
     return point_to_point(local_features, ids, counts_sent, counts_received, group)
 
 

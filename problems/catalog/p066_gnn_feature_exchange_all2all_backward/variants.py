@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.families.rank_parts import exchange
+from problems.families.seed_exchange import runs_by_ends
 
 
 def _returned(grad_output: Tensor, counts_sent: list[int], counts_received: list[int]) -> Tensor:
@@ -144,12 +145,7 @@ def runs_by_their_ends(
     grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
 ) -> Tensor:
     """Takes a piece for neighbours in a row where its ends are as theirs and nothing in it is beyond them."""
-    ids = ids.clone()
-    for piece in ids.split(received):
-        is_within = len(piece) > 2 and piece.amax() - piece.amin() == len(piece) - 1
-        if is_within and piece[-1] - piece[0] == len(piece) - 1:
-            piece.copy_(torch.arange(len(piece)) + piece[0])
-    return _sums(_returned(grad_output, sent, received), ids, seed_size)
+    return _sums(_returned(grad_output, sent, received), runs_by_ends(ids, received), seed_size)
 
 
 NARROW = {
