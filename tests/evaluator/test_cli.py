@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> No
     done = evaluator("run", "allreduce", str(archive))
     assert done.returncode == 1
     assert done.stdout.startswith("WRONG_RESULT: rank 1")
+    assert re.search(r"^  rank 1 \w+: \d+ of \d+ wrong, largest error .*, rms error ", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
