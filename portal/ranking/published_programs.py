@@ -17,16 +17,16 @@ KINDS = ("correct", "wrong", "forbidden", NOT_JUDGED)
 
 @cache
 def verdicts() -> dict[str, Any]:
-    """What ships: what programs were judged on, and `sets`: one model's programs, at most one per problem.
+    """What ships: the runs that programs were `judged_on`, and `sets`: one model's programs, at most one per problem.
 
     A set's `left_out` names those that could not be judged, and why. `ours` and `published` of a program are what a
-    rule says of it (one of KINDS, the judge's verdict, its first sentence), None where it has not met that rule.
-    `difference` says why the two differ, `note` what an expert has to know before reading them.
+    rule says of it (one of KINDS, the judge's verdict, its first sentence, and which run), None where it has not met
+    that rule. `difference` says why the two differ, `note` what an expert has to know before reading them.
 
-    Added here are, of each set, the programs `judged` by a rule and those `waiting` for both. `counts` has of each kind
-    how many programs there are by the published rule, and by ours. `published_count` is how many problems of 87 its
-    authors call solved with one sample, None where they say nothing of the set. `differing` has all programs on which
-    the rules differ, with their sets.
+    Added here are the `verdicts` of each run, and of each set the programs `judged` by a rule and those `waiting` for
+    both. `counts` has of each kind how many programs there are by the published rule, and by ours. `published_count` is
+    how many problems of 87 its authors call solved with one sample, None where they say nothing of the set.
+    `differing` has all programs on which the rules differ, with their sets.
     """
     found = msgspec.json.decode((published.FOLDER / "programs.json").read_bytes())
     results = published.figures()["results"]
@@ -39,6 +39,9 @@ def verdicts() -> dict[str, Any]:
         )
         one["counts"] = [(kind, theirs.count(kind), ours.count(kind)) for kind in KINDS]
         one["published_count"] = results.of(model, published.TOTAL)["pass@1"] if one["asked_for"] == "cuda" else None
+    rulings = [each[rule] for one in found["sets"] for each in one["programs"] for rule in ("ours", "published")]
+    for number, run in enumerate(found["judged_on"]):
+        run["verdicts"] = sum(ruling is not None and ruling["run"] == number for ruling in rulings)
     found["differing"] = [
         (one, each)
         for one in found["sets"]

@@ -158,10 +158,14 @@ def judged(options):
     return found
 
 
+def recorded():
+    return json.loads(RECORD.read_text()) if RECORD.is_file() else {"judged_on": [], "sets": []}
+
+
 def kept(options):
     """By evaluation id the verdicts that were recorded on this profile, as rows of the table have them."""
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {"judged_on": {"profile": ""}, "sets": []}
-    if record["judged_on"]["profile"] != options.profile:
+    record = recorded()
+    if any(run["profile"] != options.profile for run in record["judged_on"]):
         return {}
     known = {each["digest"]: each for one in record["sets"] for each in one["programs"]}
     found = {}
@@ -169,8 +173,8 @@ def kept(options):
         row = known.get(read_source(options.corpus / program["set"] / program["file"]).digest, {})
         for rule in RULES:
             if row.get(rule):
-                told = {"verdict": row[rule]["verdict"], "why": row[rule]["why"], "message": row[rule]["why"]}
-                found[f"{name}.{rule}"] = {"class": row[rule]["kind"], **told}
+                told = {name: row[rule][name] for name in ("verdict", "why", "run")}
+                found[f"{name}.{rule}"] = {"class": row[rule]["kind"], "message": row[rule]["why"], **told}
     return found
 
 
@@ -200,7 +204,7 @@ def read_report(options, line):
 
 def table(options):
     """Write OUT/programs.jsonl and print the counts; the exit status."""
-    lines, recorded, path, left, rows = judged(options), kept(options), options.out / "programs.jsonl", 0, []
+    lines, known, path, left, rows = judged(options), kept(options), options.out / "programs.jsonl", 0, []
     before = {}
     if path.is_file():  # reports may have been left on another machine
         before = {row["name"]: row for row in map(json.loads, path.read_text().splitlines())}
@@ -212,7 +216,7 @@ def table(options):
                 why = f"the problem does not run on {profiles.get(options.profile).world_size} ranks"
                 row[rule] = {"class": "not judged", "verdict": "", "why": why, "message": why}
             elif line is None:
-                row[rule] = before.get(name, {}).get(rule) or recorded.get(f"{name}.{rule}")
+                row[rule] = known.get(f"{name}.{rule}") or before.get(name, {}).get(rule)
             elif read_report(options, line) is None and before.get(name, {}).get(rule):
                 row[rule] = before[name][rule]
             else:
@@ -229,7 +233,9 @@ def table(options):
 
 def record(options):
     """Keep both verdicts of every program for the site; the exit status."""
-    known = json.loads(RECORD.read_text()) if RECORD.is_file() else {"sets": []}
+    known, run = recorded(), json.loads((options.out / "run.json").read_text())
+    now = {name: run[name] for name in ("profile", "at", "torch", "driver", "gpu.shared")}
+    runs = list(known["judged_on"]) + [now] * (now not in known["judged_on"])
     written = {each["digest"]: each["difference"] for one in known["sets"] for each in one["programs"]}
     judged_so_far = {
         row["name"]: row for row in map(json.loads, (options.out / "programs.jsonl").read_text().splitlines())
@@ -240,18 +246,17 @@ def record(options):
         for file, each in described["programs"].items():
             row = judged_so_far[f"{name}.{Path(file).stem}"]
             digest = read_source(options.corpus / name / file).digest
-            rulings = {
-                rule: row[rule]
-                and {"kind": row[rule]["class"], "verdict": row[rule]["verdict"], "why": row[rule]["why"]}
-                for rule in RULES
-            }
+            rulings = {rule: row[rule] and ruling(row[rule], runs.index(now)) for rule in RULES}
             rows.append({**each, "digest": digest, **rulings, "difference": written.get(digest, "")})
         about = {"model": described["model"], "asked_for": described["asked_for"], "left_out": described["left_out"]}
         sets.append({**about, "programs": rows})
-    run = json.loads((options.out / "run.json").read_text())
-    told = {name: run[name] for name in ("profile", "at", "torch", "driver", "gpu.shared")}
-    RECORD.write_text(json.dumps({"judged_on": told, "sets": sets}, indent=1, ensure_ascii=False) + "\n")
+    RECORD.write_text(json.dumps({"judged_on": runs, "sets": sets}, indent=1, ensure_ascii=False) + "\n")
     return 0
+
+
+def ruling(judged, run):
+    """What is kept of one verdict; `run` is the place in `judged_on` of a run that nothing is kept of yet."""
+    return {"kind": judged["class"], "verdict": judged["verdict"], "why": judged["why"], "run": judged.get("run", run)}
 
 
 def show(rows):

@@ -21,20 +21,21 @@ def test_every_difference_has_its_reason_and_every_program_its_problem():
         assert {program["problem"] for program in one["programs"]} <= {problem.slug for problem in registry.problems()}
         rulings = [program[rule] for program in one["programs"] for rule in ("ours", "published") if program[rule]]
         assert {ruling["kind"] for ruling in rulings} <= set(published_programs.KINDS)
-        assert all(ruling.keys() == {"kind", "verdict", "why"} for ruling in rulings)
+        assert all(ruling.keys() == {"kind", "verdict", "why", "run"} for ruling in rulings)
 
 
 def test_page_counts_all_programs_by_both_rules_and_names_those_left_out(client: Client):
-    page = client.get(reverse("ranking:published-programs"))
+    verdicts, page = published_programs.verdicts(), client.get(reverse("ranking:published-programs"))
 
     assert page.status_code == HTTPStatus.OK
     text = page.content.decode()
-    for one in published_programs.verdicts()["sets"]:
+    assert all(f"{run['gpu.shared']} for {run['verdicts']} verdicts" in text for run in verdicts["judged_on"])
+    for one in verdicts["sets"]:
         for column in (1, 2):
             assert sum(count[column] for count in one["counts"]) == len(one["programs"])
         assert all(file in text for file in one["left_out"])
         assert all(program["published_as"] in text for program in one["judged"])
     assert all(
         program["difference"].split(". ")[0] in text.replace("&#x27;", "'")
-        for _, program in published_programs.verdicts()["differing"]
+        for _, program in verdicts["differing"]
     )
