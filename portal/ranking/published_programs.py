@@ -23,8 +23,8 @@ def verdicts() -> dict[str, Any]:
     rule says of it (one of KINDS, the judge's verdict, its first sentence, and which run), None where it has not met
     that rule. `difference` says why the two differ, `note` what an expert has to know before reading them.
 
-    Added here are the `verdicts` of each run, and of each set the programs `judged` by a rule and those `waiting` for
-    both. `counts` has of each kind how many programs there are by the published rule, and by ours. `published_count` is
+    Added here are the `verdicts` of each run, and of each set the programs `waiting` for both rules, those `correct` by
+    both, and all `others`. `counts` has of each kind how many programs there are by the published rule, and by ours. `published_count` is
     how many problems of 87 its authors call solved with one sample, None where they say nothing of the set.
     `differing` has all programs on which the rules differ, with their sets.
     """
@@ -32,11 +32,13 @@ def verdicts() -> dict[str, Any]:
     results = published.figures()["results"]
     for one in found["sets"]:
         programs, model = one["programs"], one["model"].removesuffix(" (preview)")
-        one["judged"] = [each for each in programs if each["ours"] or each["published"]]
-        one["waiting"] = [each for each in programs if not each["ours"] and not each["published"]]
         theirs, ours = (
             [each[rule]["kind"] if each[rule] else NOT_JUDGED for each in programs] for rule in ("published", "ours")
         )
+        one["waiting"] = [each for each in programs if not each["ours"] and not each["published"]]
+        kinds = zip(programs, theirs, ours, strict=True)
+        one["correct"] = [each for each, *of_both in kinds if of_both == ["correct", "correct"]]
+        one["others"] = [each for each in programs if each not in one["waiting"] + one["correct"]]
         one["counts"] = [(kind, theirs.count(kind), ours.count(kind)) for kind in KINDS]
         one["published_count"] = results.of(model, published.TOTAL)["pass@1"] if one["asked_for"] == "cuda" else None
     rulings = [each[rule] for one in found["sets"] for each in one["programs"] for rule in ("ours", "published")]
@@ -45,7 +47,7 @@ def verdicts() -> dict[str, Any]:
     found["differing"] = [
         (one, each)
         for one in found["sets"]
-        for each in one["judged"]
+        for each in one["others"]
         if each["ours"] and each["published"] and each["ours"]["kind"] != each["published"]["kind"]
     ]
     return found  # type: ignore[no-any-return]  # JSON
