@@ -121,12 +121,14 @@ def _pattern(
 ) -> tuple[ErrorPattern, str, str, int | None]:
     """The simplest pattern of what is off: its name, the place, a guess why, and the dimension of a shard."""
     total = prod(shape)
-    share = sums.off / total
+    share = f"{sums.off / total:.0%} of all elements"
+    if sums.off > sums.wrong:
+        share += f" are off by over {OFF} times the limit"
     if sums.off == 1 < total:
         return ErrorPattern.SCATTERED, "in a single element", "an index or a bound that is off by one", None
-    if share >= _NEARLY_ALL:
+    if sums.off >= _NEARLY_ALL * total:
         guess = "a missing or doubled reduction, a wrong scale or too little precision"
-        return ErrorPattern.EVERYWHERE, f"nearly everywhere ({share:.0%})", guess, None
+        return ErrorPattern.EVERYWHERE, f"nearly everywhere ({share})", guess, None
     for dimension, counts in sums.off_shards.items():
         parts = counts.nonzero().flatten().tolist()
         filled = sums.off * len(counts) / total
@@ -139,7 +141,7 @@ def _pattern(
 
 
 def _in_the_plane(
-    sums: _Sums, *, layers: int, share: float, height: int, width: int, axes: int
+    sums: _Sums, *, layers: int, share: str, height: int, width: int, axes: int
 ) -> tuple[ErrorPattern, str, str]:
     rows, columns = sums.rows.nonzero().flatten().tolist(), sums.columns.nonzero().flatten().tolist()
     boundary = "a tile or message boundary"
@@ -151,7 +153,7 @@ def _in_the_plane(
     if 1 < box <= height * width / 2 and sums.off >= _MOSTLY * box * layers:
         place = f"in one block (rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]})"
         return ErrorPattern.BLOCK, place, "one tile or one peer"
-    place = f"scattered over {len(rows)} rows and {len(columns)} columns ({share:.0%} of all elements)"
+    place = f"scattered over {len(rows)} rows and {len(columns)} columns ({share})"
     return ErrorPattern.SCATTERED, place, "what picks these elements, as an index, a mask or a condition, may be wrong"
 
 

@@ -141,9 +141,11 @@ def _equal(call: Call, leaders: Tensor) -> Tensor:
 def chunk_size(call: Call) -> int:
     """That of the size; in a regime the number of ranks, the least with which W divides a chunk, or beyond all rows."""
     style, world_size, batch = call.setting("chunk", None), call.world_size, call.dims["B"]
+    if style == "whole":
+        rows = call.dims["S"]
+        return rows + int(call.integers("beyond all rows", (), low=1, high=rows + 1, shared=True))
     least = 0 if batch % world_size == 0 else world_size // gcd(world_size, batch)
-    styles = {None: call.dims.get("cs", 1), "small": world_size, "least": least, "whole": 2 * call.dims["S"]}
-    return styles[style]
+    return {None: call.dims.get("cs", 1), "small": world_size, "least": least}[style]
 
 
 def shard(call: Call, drawn: Tokens) -> Tensor:

@@ -196,6 +196,7 @@ def test_groups_of_ranks_count_by_themselves() -> None:
         ([collective("all_reduce", 0, is_done=True)], "no collective in the call"),
         ([collective("barrier", 3, is_done=True)], "its last: collective 3 of the call, barrier of float[4]"),
         ([collective("barrier", None)], "collective 40 since the start, barrier of float[4]"),
+        ([collective("all_reduce_barrier", 3)], "collective 3 of the call, barrier"),
     ],
 )
 def test_a_rank_stands_among_its_collectives(collectives: list[Collective], said: str) -> None:

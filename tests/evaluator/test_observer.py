@@ -1,6 +1,8 @@
 """What the host observes of ranks from outside: stacks and output; small real processes stand in for ranks."""
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,9 +20,13 @@ from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.worker import Worker
 
-# Acts as a rank: dumps its stacks into the status page on SIGUSR1, prints its native stack on SIGINT.
+IN_NCCL = "ncclGroupEnd (0x2 in /lib/libnccl.so.2)"
+WAITS_FOR_GPU = "cudaStreamSynchronize + 0x1d0 (0x2 in /lib/libcudart.so.13)"
+
+# Acts as a rank: dumps its stacks into the status page on SIGUSR1, prints its native stack on SIGINT. The second waits
+# for its GPU, beside a process of its own.
 _RANK = f"""
-import faulthandler, os, signal, sys, time
+import faulthandler, os, signal, subprocess, sys, time
 status_page = int(sys.argv[1])
 os.lseek(status_page, {protocol.STATUS_STACK_START}, os.SEEK_SET)
 faulthandler.register(signal.SIGUSR1, file=status_page, all_threads=True)
@@ -28,7 +34,9 @@ signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(status_page, b
                                                                              {protocol.STATUS_FLIGHT_START}))
 signal.signal(signal.SIGINT, lambda *_: print(
     "SIGINT(2), PID: 7, Thread 7:\\nframe #0: handler (0x1 in /lib/libc.so.6)\\n"
-    "frame #1: ncclGroupEnd (0x2 in /lib/libnccl.so.2)", flush=True))
+    "frame #1: " + sys.argv[2], flush=True))
+if sys.argv[2] == {WAITS_FOR_GPU!r}:
+    subprocess.Popen(["sleep", "600"])
 print("started", flush=True)
 while True:
     time.sleep(60)
@@ -48,7 +56,7 @@ class Ranks:
             os.pwrite(status_page, protocol.PHASE_LAYOUT.pack(Phase.CALLING, 4, 0), 0)
             reading, writing = os.pipe()
             process = subprocess.Popen(
-                [sys.executable, "-c", _RANK, str(status_page)],
+                [sys.executable, "-c", _RANK, str(status_page), (IN_NCCL, WAITS_FOR_GPU)[number]],
                 stdout=writing,
                 pass_fds=[status_page],
                 start_new_session=True,
@@ -78,7 +86,8 @@ class Ranks:
 
     def close(self):
         for process in self.processes:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self.logs.close()
         for worker, end in zip(self.workers, self._ends, strict=True):
@@ -123,6 +132,18 @@ def test_of_a_hang_native_stacks_are_reported_beside_pythons_and_stay_out_of_the
     assert first.stack.endswith("Native stacks:\nthread 7:\n  ncclGroupEnd in libnccl.so.2")
     assert second.stack is None
     assert ranks.logs.keepers[0].text() == "started\n"
+
+
+def test_a_rank_waits_for_its_gpu_where_its_native_stack_says_so(ranks):
+    first, second = ranks.observer.observe_hang(answered=frozenset())
+    assert (first.standing, second.standing) == (Standing.SLEEPING, Standing.ON_DEVICE)
+    assert second.location.startswith("waits for its GPU, ")
+
+
+def test_a_rank_that_sleeps_beside_a_process_of_its_own_is_said_to(ranks):
+    first, second = ranks.observer.observe()
+    assert "while a process" not in first.location
+    assert second.location.endswith("in call 4, while a process that it started runs")
 
 
 def test_at_the_end_of_a_series_all_are_finished_and_nobody_is_asked(ranks):

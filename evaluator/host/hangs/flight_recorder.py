@@ -80,6 +80,8 @@ def words(collectives: Sequence[Collective], *, world_size: int) -> str:
 
 def _one(one: Collective, *, world_size: int) -> str:
     which = f"collective {one.number} of the call" if one.number else f"collective {one.sequence} since the start"
-    tensors = f" of {one.tensors}" if one.tensors else ""
+    # NCCL's barrier is an all-reduce of one number, and torch names it so.
+    is_barrier = one.operation == "all_reduce_barrier"
+    what = "barrier" if is_barrier else f"{one.operation} of {one.tensors}" if one.tensors else one.operation
     group = f" among ranks {', '.join(map(str, one.ranks))}" if 0 < len(one.ranks) < world_size else ""
-    return f"{which}, {one.operation}{tensors}{group}"
+    return f"{which}, {what}{group}"

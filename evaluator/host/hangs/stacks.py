@@ -65,6 +65,7 @@ _NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300}?) \(0x[0-9a-f]+ in (?P<
 _NATIVE_THREAD = re.compile(r"^SIG\w+\(\d+\), PID: \d+, Thread (?P<thread>\d+):")
 _HANDLER = "c10::FatalSignalHandler"
 _HANDLE = re.compile(r"c10d::[\w:]*Work::wait\(")
+_DEVICE = re.compile(r"^  cu(da)?(Stream|Event|Device|Ctx)Synchronize\b", re.MULTILINE)
 _NATIVE_FRAMES = 14
 _NATIVE_THREADS = 12
 
@@ -95,6 +96,14 @@ def waits_for_handle(stacks: str) -> bool:
     `work.wait()` runs no Python of torch, so the Python stack ends in the submission, as that of `time.sleep` does.
     """
     return _HANDLE.search(stacks.partition("\n\n")[0]) is not None
+
+
+def waits_for_device(stacks: str) -> bool:
+    """Whether the first thread in `stacks`, as `native` gives them, waits until its GPU has done what is queued.
+
+    A copy to the host does so, and a copy from pageable memory. The driver's wait takes processor time.
+    """
+    return _DEVICE.search(stacks.partition("\n\n")[0]) is not None
 
 
 def own_frame(frames: Iterable[Frame], *, source: str) -> Frame | None:

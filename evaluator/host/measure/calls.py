@@ -11,7 +11,7 @@ from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure import checks, outputs
-from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
+from evaluator.host.measure.evidence import Call, Ended, SizeEvidence, describe_regime
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.launch_ahead import LaunchAhead, MetLayouts
 from evaluator.host.measure.references import ReferenceClock
@@ -331,7 +331,7 @@ class Caller:
             )
             late = self._finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
-        return unwritten or self._replayed(call.spec, first)
+        return unwritten or self._replayed(call, first)
 
     def _is_correct_by_now(self, call: Call) -> bool:
         """Whether the returned outputs are correct when the ranks store them once more; raises WorkerGroupFailure."""
@@ -347,14 +347,15 @@ class Caller:
             outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
-    def _replayed(self, spec: InputSpec, first: CheckedOutput) -> list[Finding]:
+    def _replayed(self, call: Call, first: CheckedOutput) -> list[Finding]:
         """Call again on inputs with a wrong output: a correct one now means that chance decides."""
-        again = [self._make(spec, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
-        right = sum(call.is_correct for call in again)
+        again = [self._make(call.spec, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
+        right = sum(each.is_correct for each in again)
         if not right:
             return []
         message = (
-            f"rank {first.rank}: wrong at first, and correct in {right} of {_REPLAYS} repetitions on the same inputs"
+            f"rank {first.rank}, call {call.number}{describe_regime(call.spec.regime)}: output {first.output!r} was "
+            f"wrong at first, and correct in {right} of {_REPLAYS} repetitions on the same inputs"
         )
         return [self._finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]
 

@@ -93,7 +93,8 @@ class Observer:
         error = worker.text if worker.failure is not None else None
         frames = stacks.main_thread(worker.stack) if error is None else stacks.traced(error)
         collectives = worker.collectives
-        if said := flight_recorder.words(collectives, world_size=len(self.workers)):
+        said = flight_recorder.words(collectives, world_size=len(self.workers))
+        if said and (standing is not Standing.FAILED or flight_recorder.pending(collectives)):
             location = f"{location} ({said})"
         return Observation(
             rank=worker.number,
@@ -146,12 +147,15 @@ class Observer:
 
 
 def _with_native(seen: Observation, stacks_of_rank: str) -> Observation:
-    """The observation with native stacks, which tell a rank that waits for an operation's handle from one asleep."""
+    """The observation with native stacks: they tell what a rank waits for that seems to sleep or run."""
     seen = dataclasses.replace(seen, stack=f"{seen.stack or ''}\n\nNative stacks:\n{stacks_of_rank}".lstrip())
-    if seen.standing is not Standing.SLEEPING or not stacks.waits_for_handle(stacks_of_rank):
-        return seen
-    location = f"waits for an operation that it began,{seen.location.removeprefix('sleeps')}"
-    return dataclasses.replace(seen, standing=Standing.IN_COLLECTIVE, location=location)
+    where = f",{seen.location.removeprefix('sleeps').removeprefix('runs')}"
+    if seen.standing is Standing.SLEEPING and stacks.waits_for_handle(stacks_of_rank):
+        waits = "waits for an operation that it began"
+        return dataclasses.replace(seen, standing=Standing.IN_COLLECTIVE, location=f"{waits}{where}")
+    if seen.standing in (Standing.SLEEPING, Standing.WORKING) and stacks.waits_for_device(stacks_of_rank):
+        return dataclasses.replace(seen, standing=Standing.ON_DEVICE, location=f"waits for its GPU{where}")
+    return seen
 
 
 def _signal(worker: Worker, number: int) -> None:

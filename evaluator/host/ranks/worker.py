@@ -135,7 +135,10 @@ class Worker:
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
         if is_busy or procfs.is_runnable(self.pid or 0):
             return Standing.WORKING, f"runs {where} {where_in}"
-        return Standing.SLEEPING, f"sleeps {where} {where_in}"
+        # Such as a compiler, where an extension was not built ahead: the build runs as rank 0 alone.
+        has_children = self.pid is not None and len(procfs.descendants(self.pid)) > 1
+        beside = ", while a process that it started runs" if has_children else ""
+        return Standing.SLEEPING, f"sleeps {where} {where_in}{beside}"
 
     def _phase(self) -> tuple[Phase, int]:
         number, call, _stamp = protocol.PHASE_LAYOUT.unpack_from(self._page)

@@ -223,7 +223,7 @@ PROBLEM = Problem(
         "Values are finite.",
         attention.SCORES,
         "All tensors are in bfloat16.",
-        "`num_heads` is a multiple of the number of ranks, and a head's size is a power of two from 32 to 256.",
+        "A rank has 1 to 128 heads, as many as every other, of a size that is a power of two from 32 to 256.",
         "Batch and `S_local` are free from 1 on; all ranks have the same.",
         "`group` is None, the world group.",
         "Both weights are the same on all ranks.",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Among, Extent, Real, Whole
+from problems.spec.ranges import Extent, Real, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     ALL_OTHERS,
@@ -74,6 +74,17 @@ def among(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
 def _square(dims: Dims, _world_size: int) -> Dims:
     """`dims` with masks as wide as high."""
     return {**dims, "Wm": dims["Hm"]}
+
+
+def _near_the_threshold(style: str, words: str) -> Regime:
+    return Regime(
+        name=f"{style}_threshold",
+        words=f"{words}, and a mask or two cover all pixels",
+        settings={"threshold": style},
+        dims={"Hm": Extent(low=256, high=288, of=32)},
+        derive=_square,
+        apart=(ALL_OTHERS,),
+    )
 
 
 PROBLEM = Problem(
@@ -170,15 +181,8 @@ PROBLEM = Problem(
             words="iou_threshold is 1 and some objects cover the same pixels, two of them a single one: their IoU is 1",
             settings={"threshold": 1.0, "exact_copies": True},
         ),
-        Regime(
-            name="reached_threshold",
-            words="an IoU is iou_threshold as a float32 number alone, or the float32 number below it, and a mask or "
-            "two cover all pixels",
-            settings={"threshold": Among(options=("missed", "reached"))},
-            dims={"Hm": Extent(low=256, high=288, of=32)},
-            derive=_square,
-            apart=(ALL_OTHERS,),
-        ),
+        _near_the_threshold("reached", "an IoU is iou_threshold as a float32 number, but below it in float64"),
+        _near_the_threshold("missed", "an IoU is the float32 number below iou_threshold"),
         Regime(
             name="zero_logits",
             words="many mask logits are exactly 0, and others above 0 are subnormal",

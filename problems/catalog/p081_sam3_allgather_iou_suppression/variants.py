@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -91,13 +92,23 @@ def thresholds_below_one(masks: Tensor, scores: Tensor, counts: list[int], last:
 
 def by_a_product(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
     """Compares the intersection with the union times the threshold, which may be rounded up."""
-    threshold, reverse, _ = rest
+    return _where(lambda both, union, least: both >= least * union, masks, scores, counts, last, *rest)
+
+
+def with_a_margin(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Takes an IoU that misses the threshold by a rounding for one that reaches it."""
+    return _where(lambda both, union, least: both / union >= least - 1e-6, masks, scores, counts, last, *rest)
+
+
+def _where(is_strong: Callable[..., Tensor], *arguments: Any) -> Triple:
+    """The objects that give way where `is_strong(intersections, unions, threshold)`, all in float32."""
+    masks, scores, counts, last, threshold, reverse, _ = arguments
     every_mask, every_score = _broadcast(masks.float(), counts), _broadcast(scores.float(), counts)
     inside = (every_mask > 0).flatten(1).float()
     both, sizes = inside @ inside.T, inside.sum(dim=1)
     union = (sizes[:, None] + sizes - both).clamp(min=1)
     is_later = last[:, None] < last if reverse else last[:, None] > last
-    strong = (both >= torch.tensor(threshold, dtype=torch.float32) * union).fill_diagonal_(False)
+    strong = is_strong(both, union, torch.tensor(threshold, dtype=torch.float32)).fill_diagonal_(False)
     suppressed = (strong & is_later & (last > -1)).any(dim=1)
     return every_mask.masked_fill_(suppressed.view(-1, 1, 1), -10.0), every_score, suppressed
 
@@ -165,6 +176,7 @@ MUTANTS = {
 NARROW = {
     "exact_copies": thresholds_below_one,
     "reached_threshold": by_a_product,
+    "missed_threshold": with_a_margin,
     "zero_logits": zeros_count,
     "empty_masks": smoothed_overlap,
     "late_frames": frames_in_float32,
