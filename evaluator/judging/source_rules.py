@@ -250,7 +250,7 @@ def _check_collectives(trees: Mapping[str, ast.Module], *, backend: Backend) -> 
     for use in uses:
         yield Finding(
             verdict=Verdict.FORBIDDEN,
-            message=f"{use.name} moves the problem's data inside solution; only backend pytorch may use it",
+            message=f"a path of solution moves the problem's data by {use.name}; only backend pytorch may use it",
             file=use.file,
             line=use.line,
         )
