@@ -241,14 +241,37 @@ def _nothing_where(has_none: Callable[[Tensor], Tensor]) -> Mutant:
 
     def program(implementation: Implementation, call: Call) -> Outputs:
         outputs = implementation.run(implementation.solution, call)
-        values = implementation.make_inputs(call).values()
-        own = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        numbers = [item for item in own if isinstance(item, Tensor) and item.numel()]
-        tensors = [item for item in numbers if item.is_floating_point() or item.is_complex()]
-        is_empty = any(bool(has_none(tensor)) for tensor in tensors)
+        is_empty = any(bool(has_none(tensor)) for tensor in _own_tensors(implementation, call))
         return tuple(map(torch.zeros_like, outputs)) if is_empty else outputs
 
     return program
+
+
+def _own_tensors(implementation: Implementation, call: Call) -> list[Tensor]:
+    """The rank's arguments that are tensors of real or complex numbers, with those in lists."""
+    values = implementation.make_inputs(call).values()
+    own = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    numbers = [item for item in own if isinstance(item, Tensor) and item.numel()]
+    return [item for item in numbers if item.is_floating_point() or item.is_complex()]
+
+
+def _nothing_where_a_part_is_plain(implementation: Implementation, call: Call) -> Outputs:
+    """The reference's outputs, and zeros on a rank one of whose tensors has a plain part, unlike in a usual call."""
+    outputs = implementation.run(implementation.solution, call)
+    given, usual = (_own_tensors(implementation, each) for each in (call, replace(call, regime=None)))
+    is_plain = any(
+        _has_plain_part(one) and not _has_plain_part(other) for one, other in zip(given, usual, strict=False)
+    )
+    return tuple(map(torch.zeros_like, outputs)) if is_plain else outputs
+
+
+def _has_plain_part(tensor: Tensor) -> bool:
+    """Whether a row or column, along any dimension, holds one number alone; of a vector, whether an element is zero."""
+    dense = tensor.to_dense()
+    if dense.dim() < 2:
+        return bool((dense == 0).any())
+    parts = (dense.transpose(0, dimension).flatten(1) for dimension in range(dense.dim()))
+    return any(bool((part == part[:, :1]).all(dim=1).any()) for part in parts if part.shape[1] > 1)
 
 
 def _no_number_from_infinity(implementation: Implementation, call: Call) -> Outputs:
@@ -319,6 +342,7 @@ NARROW: dict[str, Mutant] = {
     "divides_by_the_largest": _through(Tap(payload=_by_largest)),
     "nothing_where_zero": _nothing_where(lambda tensor: ~tensor.any()),
     "nothing_where_sums_are_zero": _nothing_where(lambda tensor: tensor.sum(dtype=torch.complex128) == 0),
+    "nothing_where_a_part_is_plain": _nothing_where_a_part_is_plain,
     "no_number_from_infinity": _no_number_from_infinity,
     "clears_what_is_not_finite": _through(
         Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)

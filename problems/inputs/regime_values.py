@@ -56,6 +56,27 @@ def _exact_sums(call: Call, name: str, tensor: Tensor) -> Tensor:
     return (torch.where(is_own, whole, part) * sign * unit).to(tensor.dtype)
 
 
+def _plain_parts(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """`tensor`, plain at some places of one of its dimensions, the same ones on all ranks."""
+    if tensor.dim() == 0 or not tensor.numel():
+        return tensor
+    dimension, chosen = call.integers(f"{name}: plain parts", (2,), low=0, high=2**20, shared=True).tolist()
+    dimension %= tensor.dim()
+    at = torch.arange(tensor.shape[dimension], device=call.device)
+    first, last = at == 0, at == len(at) - 1
+    ends, half = first | last, at >= len(at) // 2
+    places = [first, last, ends, ends | (at == len(at) // 2), half, at % 2 == 0]
+    places += [~first, ~last] if call.setting("most", usual=False) else []
+    where = places[chosen % len(places)].nonzero().flatten()
+    part = tensor.index_select(dimension, where)
+    plain = {
+        "zero": torch.zeros_like(part),
+        "equal": tensor.flatten()[tensor.numel() // 2].expand(part.shape),
+        "powers": torch.ldexp(part.sign().float(), torch.frexp(part.float()).exponent).to(part.dtype),
+    }
+    return tensor.index_copy(dimension, where, plain[call.setting("parts", "zero")])
+
+
 def unless_zero(call: Call, tensor: Tensor) -> Tensor:
     """`tensor`; zeros on the one rank whose factor a regime has zero."""
     is_zero = call.setting("factor", None) == "zero" and call.rank == owner(call)
@@ -85,4 +106,5 @@ _STYLES: dict[str, Callable[[Call, str, Tensor], Tensor]] = {
     "one_rank": _one_rank,
     "special": _special,
     "exact_sums": _exact_sums,
+    "parts": _plain_parts,
 }

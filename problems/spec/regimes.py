@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Range
+from problems.spec.ranges import Among, Extent, Range
 from problems.spec.schema import ALL_OTHERS, EXACT, Dims, Regime, Tolerance
 
 ALL_DTYPES = ("bfloat16", "float16", "float32")
@@ -57,6 +57,22 @@ SPREAD_VALUES = Regime(
 """Drawn by `problems.inputs.copied_values` alone."""
 
 
+_COPIED_PARTS = Regime(
+    name="plain_parts",
+    words="some rows or columns, at an end, in the middle, every second or all but one, hold zeros, one number or "
+    "powers of two alone, and others do not",
+    settings={"values": "parts", "parts": Among(options=("zero", "equal", "powers")), "most": True},
+    narrow="nothing_where_a_part_is_plain",
+)
+PLAIN_PARTS = replace(
+    _COPIED_PARTS,
+    words="some rows or columns, at an end, in the middle or every second, hold zeros or powers of two alone, and "
+    "others do not",
+    settings={"values": "parts", "parts": Among(options=("zero", "powers"))},
+)
+"""For sums: errors of one number are alike in all elements, and those of few elements do not average."""
+
+
 def other_extents(
     *, derive: Callable[[Dims, int], Dims] | None = None, narrow: str = "tail_left_out", **extents: Range
 ) -> Regime:
@@ -104,7 +120,7 @@ def beyond_16_bits(
 MANY = Extent(low=65_600, high=70_000)
 """Also more than a grid of thread blocks has in its second dimension."""
 
-COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES, _COPIED_PARTS)
 """For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
 
 CANCELLING_VALUES = Regime(
@@ -176,7 +192,7 @@ def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED, apar
     )
 
 
-SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
+SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES, PLAIN_PARTS)
 """For tensors that are summed over ranks, beside `exact_sums`."""
 
 
@@ -188,7 +204,7 @@ def of_product(sent: str, other: str, *, is_shared: bool = False) -> tuple[Regim
     tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
     return (
         *of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES),
-        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES),
+        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES, PLAIN_PARTS),
         *(() if is_shared else (zero_on_one_rank(other),)),
     )
 
@@ -208,5 +224,6 @@ FLOAT32_VALUES = (
     replace(HUGE_VALUES, narrow="saturates_at_65536"),
     ZERO_VALUES,
     ONE_RANK_HAS_VALUES,
+    PLAIN_PARTS,
 )
 """As SUMMED_VALUES, for problems in float32, whose tolerance refuses programs in float16 in every call."""
