@@ -56,25 +56,24 @@ def _exact_sums(call: Call, name: str, tensor: Tensor) -> Tensor:
     return (torch.where(is_own, whole, part) * sign * unit).to(tensor.dtype)
 
 
-def _plain_parts(call: Call, name: str, tensor: Tensor) -> Tensor:
-    """`tensor`, plain at some places of one of its dimensions, the same ones on all ranks."""
+def _mostly_plain(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """`tensor` with plain values but at a few places, or in a quarter of one of its dimensions, alike on all ranks."""
     if tensor.dim() == 0 or not tensor.numel():
         return tensor
-    dimension, chosen = call.integers(f"{name}: plain parts", (2,), low=0, high=2**20, shared=True).tolist()
-    dimension %= tensor.dim()
-    at = torch.arange(tensor.shape[dimension], device=call.device)
-    first, last = at == 0, at == len(at) - 1
-    ends, half = first | last, at >= len(at) // 2
-    places = [first, last, ends, ends | (at == len(at) // 2), half, at % 2 == 0]
-    places += [~first, ~last] if call.setting("most", usual=False) else []
-    where = places[chosen % len(places)].nonzero().flatten()
-    part = tensor.index_select(dimension, where)
-    plain = {
-        "zero": torch.zeros_like(part),
-        "equal": tensor.flatten()[tensor.numel() // 2].expand(part.shape),
-        "powers": torch.ldexp(part.sign().float(), torch.frexp(part.float()).exponent).to(part.dtype),
-    }
-    return tensor.index_copy(dimension, where, plain[call.setting("parts", "zero")])
+    drawn = call.integers(f"{name}: what is not plain", (8,), low=0, high=2**40, shared=True)
+    is_kept = torch.zeros(tensor.shape, dtype=torch.bool, device=call.device)
+    if call.setting("kept", None) == "few":
+        is_kept.view(-1)[drawn % tensor.numel()] = True
+    else:
+        dimension, first = int(drawn[0]) % tensor.dim(), int(drawn[1])
+        extent = tensor.shape[dimension]
+        length = max(1, extent // 4)
+        is_kept.narrow(dimension, first % (extent - length + 1), length).fill_(value=True)
+    if (style := call.setting("plain", "zero")) == "powers":
+        return torch.where(
+            is_kept, tensor, torch.exp2(torch.frexp(tensor).exponent).mul_(tensor.sign()).to(tensor.dtype)
+        )
+    return torch.where(is_kept, tensor, 0.0 if style == "zero" else tensor.flatten()[tensor.numel() // 2])
 
 
 def unless_zero(call: Call, tensor: Tensor) -> Tensor:
@@ -106,5 +105,5 @@ _STYLES: dict[str, Callable[[Call, str, Tensor], Tensor]] = {
     "one_rank": _one_rank,
     "special": _special,
     "exact_sums": _exact_sums,
-    "parts": _plain_parts,
+    "plain": _mostly_plain,
 }

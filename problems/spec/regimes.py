@@ -57,18 +57,16 @@ SPREAD_VALUES = Regime(
 """Drawn by `problems.inputs.copied_values` alone."""
 
 
-_COPIED_PARTS = Regime(
-    name="plain_parts",
-    words="some rows or columns, at an end, in the middle, every second or all but one, hold zeros, one number or "
-    "powers of two alone, and others do not",
-    settings={"values": "parts", "parts": Among(options=("zero", "equal", "powers")), "most": True},
+_ALL_BUT_FEW = Regime(
+    name="mostly_plain",
+    words="all values but eight or fewer of a tensor, at drawn places, are zero, one number, or powers of two",
+    settings={"values": "plain", "plain": Among(options=("zero", "equal", "powers")), "kept": "few"},
     narrow="nothing_where_a_part_is_plain",
 )
-PLAIN_PARTS = replace(
-    _COPIED_PARTS,
-    words="some rows or columns, at an end, in the middle or every second, hold zeros or powers of two alone, and "
-    "others do not",
-    settings={"values": "parts", "parts": Among(options=("zero", "powers"))},
+MOSTLY_PLAIN = replace(
+    _ALL_BUT_FEW,
+    words="all values but those of a drawn quarter of the rows or columns are zero or powers of two",
+    settings={"values": "plain", "plain": Among(options=("zero", "powers"))},
 )
 """For sums: errors of one number are alike in all elements, and those of few elements do not average."""
 
@@ -120,7 +118,7 @@ def beyond_16_bits(
 MANY = Extent(low=65_600, high=70_000)
 """Also more than a grid of thread blocks has in its second dimension."""
 
-COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES, _COPIED_PARTS)
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES, _ALL_BUT_FEW)
 """For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
 
 CANCELLING_VALUES = Regime(
@@ -192,7 +190,7 @@ def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED, apar
     )
 
 
-SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES, PLAIN_PARTS)
+SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES, MOSTLY_PLAIN)
 """For tensors that are summed over ranks, beside `exact_sums`."""
 
 
@@ -204,7 +202,7 @@ def of_product(sent: str, other: str, *, is_shared: bool = False) -> tuple[Regim
     tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
     return (
         *of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES),
-        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES, PLAIN_PARTS),
+        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES, MOSTLY_PLAIN),
         *(() if is_shared else (zero_on_one_rank(other),)),
     )
 
@@ -224,6 +222,6 @@ FLOAT32_VALUES = (
     replace(HUGE_VALUES, narrow="saturates_at_65536"),
     ZERO_VALUES,
     ONE_RANK_HAS_VALUES,
-    PLAIN_PARTS,
+    MOSTLY_PLAIN,
 )
 """As SUMMED_VALUES, for problems in float32, whose tolerance refuses programs in float16 in every call."""
