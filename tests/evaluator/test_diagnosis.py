@@ -109,6 +109,12 @@ def test_an_extension_that_was_called_with_other_types_says_which_it_takes() -> 
     assert "Invoked with" not in finding.message
 
 
+def test_a_missing_handle_of_symmetric_memory_says_which_tensors_have_none() -> None:
+    text = "AttributeError: 'NoneType' object has no attribute 'buffer_ptrs'"
+    (finding, *_) = findings_of(failure([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
+    assert f"{text}; torch's rendezvous gives no handle for a tensor without elements" in finding.message
+
+
 @pytest.mark.parametrize(
     ("elsewhere", "has_reason"), [("rendezvous", True), ("barrier", False)], ids=["in one line", "in two operations"]
 )

@@ -33,6 +33,8 @@ _IN_ONE_ORDER = (
 )
 """Why ranks wait for each other in the same line: PyTorch's issue 196082. Symmetric memory is made by a rendezvous."""
 
+_NO_HANDLE = re.compile(r"'NoneType' object has no attribute '(buffer_ptrs|signal_pad_ptrs|barrier|get_buffer)")
+_OF_NOTHING = "; torch's rendezvous gives no handle for a tensor without elements"
 _ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _ANNOUNCED_CHARACTERS = 400
@@ -110,7 +112,10 @@ def _failed(cause: Incident, failure: WorkerGroupFailure, size: str | None) -> F
     verdict = _FAILURES[cause.failure or Failure.RAISED]
     if verdict is Verdict.RUNTIME_ERROR:
         verdict = _more_exactly(cause.text)
-    message = f"rank {cause.rank} in {failure.doing}: {_headline(cause.text)}" + _others(cause.rank, failure)
+    headline = _headline(cause.text)
+    if _NO_HANDLE.search(headline):
+        headline += _OF_NOTHING
+    message = f"rank {cause.rank} in {failure.doing}: {headline}" + _others(cause.rank, failure)
     found = Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
     return _placed(found, _observed(cause.rank, failure))
 

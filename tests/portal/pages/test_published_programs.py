@@ -36,6 +36,5 @@ def test_page_counts_all_programs_by_both_rules_and_names_those_left_out(client:
         assert all(file in text for file in one["left_out"])
         assert all(program["published_as"] in text for program in one["others"])
     assert all(
-        program["difference"].split(". ")[0] in text.replace("&#x27;", "'")
-        for _, program in verdicts["differing"]
+        program["difference"].split(". ")[0] in text.replace("&#x27;", "'") for _, program in verdicts["differing"]
     )
