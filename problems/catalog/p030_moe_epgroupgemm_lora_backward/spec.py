@@ -126,7 +126,7 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the matrices have other extents, so that the ranks may not divide the number of elements",
-            dims={"r": Extent(low=3, high=130), "N": Extent(low=129, high=4100)},
+            dims={"r": Extent(low=3, high=300), "N": Extent(low=129, high=4100)},
         ),
         Regime(
             name="one_is_zero",
