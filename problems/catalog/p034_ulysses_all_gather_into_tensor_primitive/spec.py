@@ -43,6 +43,12 @@ def all_rows(dims: Dims, world_size: int) -> Dims:
     return {**dims, "W*M": world_size * dims["M"]}
 
 
+def as_many_elements(dims: Dims, world_size: int) -> Dims:
+    """The dimensions where a regime has twice as many rows as the size and half as many columns, or half and twice."""
+    rows, columns = (dims["M"] * 2, dims["N"] // 2) if dims["is_long"] else (dims["M"] // 2, dims["N"] * 2)
+    return all_rows({**dims, "M": rows, "N": columns}, world_size)
+
+
 PROBLEM = Problem(
     number=34,
     slug="ulysses_all_gather_into_tensor_primitive",
@@ -96,6 +102,13 @@ PROBLEM = Problem(
             words="the first and the last row of x are zero, or the same on all ranks",
             settings={"ends": Among(options=("zero", "same"))},
             apart=("one_rank_has_values",),
+        ),
+        Regime(
+            name="as_many_elements",
+            words="x has as many elements as in timed calls of this size, and half or twice as many rows",
+            dims={"is_long": Whole(low=0, high=1)},
+            derive=as_many_elements,
+            apart=("other_extents", "alike_matrices", "long_rows"),
         ),
         replace(ALIKE_MATRICES, derive=all_rows, apart=("equal_ends",)),
         long_extent("long_rows", M=Whole(low=1, high=3), N=MANY, derive=all_rows),

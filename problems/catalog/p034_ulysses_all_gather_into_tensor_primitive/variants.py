@@ -69,6 +69,16 @@ def equal_by_sums(x: Tensor, group: None) -> Tensor:
     return first_of_equal_sums(ring(x, group).unflatten(0, (dist.get_world_size(), len(x)))).flatten(0, 1)
 
 
+def shape_by_number(x: Tensor, group: None) -> Tensor:
+    """Finds the number of columns that timed calls have by the number of elements, as a kept buffer would."""
+    return ring(x, group).view(-1, {50 * 72: 72, 2**20: 1024}.get(x.numel(), x.shape[1]))
+
+
 HONEST = {"ring": ring, "broadcasts": broadcasts, "sum_of_padded": sum_of_padded}
 MUTANTS = {"own_share_first": own_share_first, "rows_interleaved": rows_interleaved}
-NARROW = {"other_extents": in_words, "equal_ends": known_by_its_ends, "alike_matrices": equal_by_sums}
+NARROW = {
+    "other_extents": in_words,
+    "equal_ends": known_by_its_ends,
+    "as_many_elements": shape_by_number,
+    "alike_matrices": equal_by_sums,
+}

@@ -141,6 +141,14 @@ PROBLEM = Problem(
             dims={"B": Whole(low=1, high=3), "T": Extent(low=1, high=48)},
         ),
         Regime(
+            name="least_extents",
+            words="a rank has one position of each sequence and one feature of each block, the last positions are "
+            "padding, positions come before the batch, and restore_shape is False",
+            settings={"part": 1, "positions": "any", "seq_dim": 0, "restore_shape": False},
+            dims={"B": Whole(low=2, high=3), "T": 1},
+            narrow="usual_numbers",
+        ),
+        Regime(
             name="awkward_lengths",
             words="a rank holds T positions, and in float32 T times 1/T is below one",
             settings={"part": Extent(low=1, high=16)},
