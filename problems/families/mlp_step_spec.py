@@ -37,6 +37,9 @@ RATES = (
 )
 STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
 
+LEAST_EPS = Real(low=1e-14, high=1e-9, by_size=True)
+"""What is left of a denominator where second moments are zero."""
+
 NO_MOMENTUM = Regime(
     name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
 )
@@ -83,7 +86,8 @@ NUMBERS_OF_ADAM = (
         name="slow_decay",
         words="step is 10,000 or more, beta1 is 0.9, beta2 is 0.9999 and eps is 1e-8, while lr is as in timed calls",
         settings={
-            "step": Whole(low=10_000, high=10_000_000, often=(12_000, 16_000, 20_000, 32_769, 65_537, 65_538, 131_073)),
+            # Corrections show up to about here; `late_step` has later ones.
+            "step": Whole(low=10_000, high=30_000, often=(12_000, 16_000, 20_000)),
             "beta1": 0.9,
             "beta2": 0.9999,
             "eps": 1e-8,
@@ -121,7 +125,9 @@ def odd_parts(dims: Dims, world_size: int) -> Dims:
 
 ODD_SIZES = Regime(
     name="odd_sizes",
-    words="numbers of samples and widths are other ones, no multiples of a tile",
+    words="numbers of samples and widths are other ones, no multiples of a tile, and half of each rank's "
+    "samples and all of b1 may be zero (half_zero)",
+    settings={"samples": Among(options=("half_zero", "usual"))},
     dims={"chunk": Extent(low=8, high=150), "d_in": Extent(low=15, high=150), "d_out": Extent(low=16, high=48, of=16)},
     derive=odd_parts,
 )
@@ -140,8 +146,9 @@ REGIMES = (
     ),
     Regime(
         name="zero_gradients",
-        words="targets, the last layer and moments (all, or the second ones) are zero, and so are gradients",
-        settings={"values": "zero", "moments": Among(options=("second_zero", "zero"))},
+        words="targets, the last layer and moments (all, or the second ones) are zero, and so are gradients; eps is "
+        "1e-9 or less",
+        settings={"values": "zero", "moments": Among(options=("second_zero", "zero")), "eps": LEAST_EPS},
         hides=True,
         narrow="divides_by_the_largest",
     ),

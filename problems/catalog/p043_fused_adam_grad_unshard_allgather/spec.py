@@ -123,8 +123,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zero_gradients",
-            words="gradients and moments (all, or the second ones) are zero",
-            settings={"values": "zero", "moments": Among(options=("second_zero", "zero"))},
+            words="gradients and moments (all, or the second ones) are zero, and eps is 1e-9 or less",
+            settings={"values": "zero", "moments": Among(options=("second_zero", "zero")), "eps": mlp.LEAST_EPS},
             hides=True,
         ),
         replace(
