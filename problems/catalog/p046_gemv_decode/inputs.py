@@ -18,8 +18,11 @@ def make_inputs(call: Call) -> Arguments:
     )
     scales = {"huge": (LARGEST, LARGEST), "tiny": (SMALLEST, SMALLEST), "zero": (0.0, 1.0)}
     times, divided = scales.get(call.setting("hidden", ""), (1.0, 1.0))
+    hidden = call.normal("hidden_states", ("num_tokens", "hidden"), shared=True).mul_(times)
+    if call.setting("hidden", "") == "second_rows":
+        hidden[::2] = 0.0
     return {
-        "hidden_states": call.normal("hidden_states", ("num_tokens", "hidden"), shared=True).mul_(times),
+        "hidden_states": hidden,
         **_shards(call, weight.mul_(call.scales("rows", ("local_vocab", 1))).div_(divided)),
     }
 

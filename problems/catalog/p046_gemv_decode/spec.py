@@ -137,8 +137,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="zero_hidden",
-            words="hidden_states or all weights are zero, so that logits are biases",
-            settings={"hidden": Among(options=("zero", "no_weight"))},
+            words="hidden_states, every second row of them from the first on (second_rows), or all weights are zero, "
+            "so that logits are biases",
+            settings={"hidden": Among(options=("zero", "second_rows", "no_weight"))},
             apart=("exact_products",),
             narrow="divides_arguments_by_the_largest",
         ),
