@@ -47,8 +47,8 @@ def _without_ties(values: Tensor) -> Tensor:
     return (values.view(torch.int16) | 1).view(torch.bfloat16)
 
 
-_OUTLIER = 129 / 128 * 2.0**14
-"""About how much larger than the tensor a regime's old outlier is: its significand is odd and no multiple of 7."""
+_OUTLIER = 129 / 128
+"""The significand of a regime's old outlier, odd and no multiple of 7; 2^14 to 2^17 lie between it and the tensor."""
 
 
 def _not_like_an_outlier(values: Tensor) -> Tensor:
@@ -77,7 +77,9 @@ def histories(call: Call, tensor: Tensor) -> Tensor:
     factors[0] = call.uniform("oldest", (), low=2.1, high=3.4, dtype=torch.float32)
     history = _without_ties((factors * largest).bfloat16())
     if call.setting("history", "") == "outlier":
-        history[call.integers("regime's outlier", (), low=1, high=ENTRIES)] = largest.log2().floor().exp2() * _OUTLIER
+        history[call.integers("regime's outlier", (), low=1, high=ENTRIES)] = (
+            largest.log2().floor() + call.setting("outlier", 14)
+        ).exp2() * _OUTLIER
     return history
 
 

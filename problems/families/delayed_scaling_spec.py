@@ -73,7 +73,7 @@ def regimes(tensor: str) -> tuple[Regime, ...]:
         Regime(
             name="old_outlier",
             words="an entry of the history is so large that hardly any code is more than a subnormal number",
-            settings={"history": "outlier"},
+            settings={"history": "outlier", "outlier": Whole(low=14, high=17)},
         ),
         Regime(
             name="below_the_floor",
