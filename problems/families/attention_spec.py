@@ -111,6 +111,18 @@ def other_length(heads: Whole, derive: Callable[[Dims, int], Dims]) -> Regime:
     )
 
 
+def one_position(heads: Whole, derive: Callable[[Dims, int], Dims]) -> Regime:
+    """As `other_length`, with single positions, which see those of other ranks all the same."""
+    other = other_length(heads, derive)
+    return replace(
+        other,
+        name="one_position",
+        words="a rank holds one position of each sequence, and there are several context ranks",
+        dims={**other.dims, "S_local": 1},
+        least_world_size=4,
+    )
+
+
 OTHER_SHAPE = Regime(
     name="other_shape",
     words="a rank holds another number of positions, of another number of sequences and of heads",
@@ -129,6 +141,9 @@ def scale_up_to(factor: float) -> str:
 
 FINITE = "Values are finite, and so are sums of the sizes of a head's values over all positions in float32."
 """An invariant: sums may be divided after they are taken."""
+
+MERGED = "No result depends on keys of a rank that together weigh less than 1e-5."
+"""An invariant: beside values so large that it would, merged results cancel."""
 
 SCORES = "Scores lie between -1000 and 1000."
 """An invariant: masks and first maxima may be numbers beyond."""

@@ -167,6 +167,7 @@ PROBLEM = Problem(
         "Tensors are contiguous, and all of one shape on all ranks.",
         attention.scale_up_to(8),
         attention.FINITE,
+        attention.MERGED,
         attention.SCORES,
         "`group` is None, the world group.",
         "A rank holds at least one position, of at least one head. Neither number need be even.",

@@ -168,6 +168,7 @@ PROBLEM = Problem(
     ),
     regimes=(
         attention.other_length(Whole(low=2, high=5), _of_heads),
+        attention.one_position(Whole(low=2, high=5), _of_heads),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         replace(attention.LOW_BELOW_MASKED, words=f"in the first stage, {attention.LOW_BELOW_MASKED.words}"),
@@ -195,6 +196,7 @@ PROBLEM = Problem(
         "Tensors are contiguous, and have the same shapes on all ranks.",
         attention.scale_up_to(1.25),
         attention.FINITE,
+        attention.MERGED,
         attention.SCORES,
         "The hidden size D is `num_heads` times the head size, which is 32, 64 or 128.",
         "A rank holds at least one position, and their number need not be even.",

@@ -145,6 +145,7 @@ MUTANTS = {
 }
 NARROW = {
     "other_length": none_for_an_odd_one_out(hidden_states_gathered),
+    "one_position": none_for_an_odd_one_out(hidden_states_gathered),
     "flat_scale": bounded_scale,
     "negative_scores": maximum_from_zero,
 }

@@ -8,7 +8,7 @@ from torch import Tensor
 from problems.families import attention
 from problems.inputs.copying import copies, odd_values
 from problems.inputs.groups import contiguous, strided
-from problems.inputs.regime_values import LARGEST, in_regime
+from problems.inputs.regime_values import LARGEST, in_regime, owner
 from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
@@ -94,15 +94,23 @@ def queries(call: Call) -> Tensor:
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
-    """`k` and `v`; in a regime every second key has a small weight and as much larger values."""
+    """`k` and `v`; in a regime some keys have a small weight and as much larger values."""
     keys = call.normal("k", _SHAPE)
     are_zero = copies(call) or call.setting("zeros", None) == "k"
     keys = torch.zeros_like(keys) if are_zero else attention.in_score_regime(call, keys, are_keys=True)
     values = call.long_tailed("v", _SHAPE)
-    if call.setting("second_keys", None) == "rare":
-        keys[:, 1::2, :, 0] *= _RARE
-        values[:, 1::2] /= _WEIGHT
+    rare = _rare(call)
+    keys[:, rare, :, 0] *= _RARE
+    values[:, rare] /= _WEIGHT
     return keys, values * LARGEST if call.setting("keys", None) == "huge" else values
+
+
+def _rare(call: Call) -> slice:
+    """Which of the rank's keys have a small weight: in a regime every second, and if there is a ring all of a rank."""
+    if call.setting("second_keys", None) is None:
+        return slice(0)
+    cp = call.dims["cp_size"]
+    return slice(None) if cp > 1 and call.rank % cp == owner(call) % cp else slice(1, None, 2)
 
 
 def _last_of_one_replica(call: Call) -> Tensor:

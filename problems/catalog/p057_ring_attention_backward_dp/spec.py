@@ -191,7 +191,8 @@ PROBLEM = Problem(
         replace(
             attention.LARGE_SCORES,
             words="all scores are beyond 100, and exponentials of them and of softmax_lse overflow float32; every "
-            "second key has a weight of about 1e-5 and values of 1e5",
+            "second key, and on more than 2 ranks every one of one context rank, has a weight of about 1e-5 and values "
+            "of 1e5",
             settings={"scores": "large", "softmax_scale": 1.0, "second_keys": "rare"},
         ),
         replace(
