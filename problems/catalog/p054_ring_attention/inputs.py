@@ -8,6 +8,8 @@ from problems.inputs.regime_values import in_regime, owner
 from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
+_LIGHTER, _LARGER = 9.0, 2.0**13
+"""What a regime takes from scores, at the default scale, of one rank's keys, and by what it multiplies its values."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -39,7 +41,11 @@ def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
         v[:, 0] = 0.0
     else:
         v = in_regime(call, "v", v)
-    return attention.in_score_regime(call, _far(call, k, are_keys=True), are_keys=True), v
+    k = attention.in_score_regime(call, _far(call, k, are_keys=True), are_keys=True)
+    if call.setting("light", None) is not None and call.rank == owner(call):
+        k[..., 0] *= 1 - _LIGHTER / call.setting("added", 0.0)
+        v *= _LARGER
+    return k, v
 
 
 def _far(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Tensor:

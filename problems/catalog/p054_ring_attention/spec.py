@@ -140,7 +140,14 @@ PROBLEM = Problem(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.STEEP_SCALE,
-        attention.LARGER_SCORES,
+        replace(
+            attention.LARGER_SCORES,
+            words=f"{attention.LARGER_SCORES.words}; all keys of one rank weigh about 1e-4 beside those of others, and "
+            "have values of 1e4",
+            settings={**attention.LARGER_SCORES.settings, "light": "a_rank"},
+            # What is left would depend on those keys alone.
+            apart=("one_rank_has_values",),
+        ),
         attention.LOW_BELOW_MASKED,
         Regime(
             name="far_queries",
