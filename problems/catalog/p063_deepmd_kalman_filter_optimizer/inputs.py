@@ -51,6 +51,9 @@ def _block(call: Call, number: int) -> tuple[Tensor, Tensor]:
     """Derivatives (nk, 1) and covariance (nk, nk) of block `number`, with large directions in common."""
     size = call.dims["nk"]
     large = _wide(call, f"directions{number}", ("nk", _DIRECTIONS))
+    if call.setting("P", "usual") == "sparse":
+        large *= call.uniform(f"regime's P{number}", ("nk", 1), dtype=torch.float64) >= 1 / 2
+        large[0] = 0
     derivative = large @ _wide(call, f"H in large directions{number}", (_DIRECTIONS, 1))
     derivative += 0.5 * _wide(call, f"H{number}", ("nk", 1))
     covariance = large @ large.T

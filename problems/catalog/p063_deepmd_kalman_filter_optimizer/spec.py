@@ -239,7 +239,12 @@ PROBLEM = Problem(
             settings={"kalman_lambda": Real(low=0.01, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
             narrow="usual_numbers",
         ),
-        other_extents(nb=Extent(high=16), nk=Extent(high=180), derive=_all_blocks),
+        replace(
+            other_extents(nb=Extent(high=16), nk=Extent(high=180), derive=_all_blocks),
+            words="tensors have other extents than usual; where P is sparse, the first weight of a block and half of "
+            "the others are uncorrelated",
+            settings={"P": Among(options=("sparse", "usual"))},
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -15,6 +15,8 @@ def make_inputs(call: Call) -> Arguments:
     gradients = call.long_tailed("grad_output", ("T", "h"), dtype=torch.float32)
     if (common := call.setting("common", None)) is not None:
         gradients += common
+    if call.setting("zeros", None) == "half":
+        gradients *= call.integers("regime's zeros", ("T", "h"), low=0, high=2)
     return {
         "grad_output": in_regime_of_ranks(call, "grad_output", gradients),
         "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),

@@ -1,5 +1,7 @@
 """Backward of the cooperative feature exchange of graph learning, described."""
 
+from dataclasses import replace
+
 from problems.families.one_rank_spec import also_larger
 from problems.families.seed_exchange_spec import EXCHANGES
 from problems.spec.ranges import Extent
@@ -158,7 +160,11 @@ PROBLEM = Problem(
         ),
         Regime(name="seven_seeds", words="seed_size is 7", dims={"F": 7}),
         *map(also_larger, SUMMED_VALUES),
-        other_extents(F=Extent(high=500), T=Extent(high=700), h=Extent(high=200)),
+        replace(
+            other_extents(F=Extent(high=500), T=Extent(high=700), h=Extent(high=200)),
+            words="tensors have other extents than usual, and half of all gradients are zero",
+            settings={"zeros": "half"},
+        ),
         long_extent("long_rows", F=Extent(high=20), T=Extent(high=20), h=Extent(low=1025, high=9000)),
         Regime(
             name="common_part",

@@ -27,6 +27,9 @@ def make_inputs(call: Call) -> Arguments:
     video[..., call.permutation("glare", extents[-1], shared=True)[: extents[-1] // COLUMNS]] *= GLARE
     if call.setting("first_is_zero", None) == "channel":
         video[:, 0] = 0
+    if call.setting("first_is_zero", None) == "edges":
+        video[..., [0, -1], :] = 0
+        video[..., [0, -1]] = 0
     weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5) * magnitude(call)
     return {
         "input": in_regime_of_ranks(call, "input", video.to(call.dtype)),

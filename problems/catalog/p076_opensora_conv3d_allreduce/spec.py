@@ -152,8 +152,9 @@ PROBLEM = Problem(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
         Regime(
             name="padding_1",
-            words="`padding` is 1, and the first bias, the first channel of input or nothing else is zero",
-            settings={"padding": 1, "first_is_zero": Among(options=("bias", "channel", "none"))},
+            words="`padding` is 1, and the first bias, the first channel of input, the outermost rows and columns of "
+            "its frames or nothing else is zero",
+            settings={"padding": 1, "first_is_zero": Among(options=("bias", "channel", "edges", "none"))},
         ),
         Regime(
             name="dilation_2",

@@ -32,6 +32,8 @@ def strip(call: Call) -> Tensor:
     if copies(call):
         return odd_values(call, "x", ("B", "C", rows, columns))
     drawn = call.long_tailed("x", ("B", "C", rows, columns))
+    if call.setting("first_is_zero", None) == "channel":
+        drawn[:, 0] = 0
     return in_regime_of_ranks(call, "x", drawn)
 
 
@@ -43,7 +45,7 @@ def stride(call: Call) -> int:
 def _bias(call: Call) -> Tensor:
     """The bias (C,) of all ranks, on the scale of the sums."""
     bias = call.normal("bias", ("C",), shared=True)
-    if call.setting("first_bias", None) == "zero":
+    if call.setting("first_is_zero", None) == "bias":
         bias[0] = 0
     has_none = copies(call) or call.setting("values", None) == "zero"
     return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
