@@ -11,6 +11,9 @@ from problems.families.one_rank import in_regime_of_ranks
 from problems.inputs.regime_values import magnitude, owner, unless_zero
 from problems.inputs.values import Arguments, Call
 
+LARGER = 2.0**20
+"""How much larger the elements of a row are that a regime has no matrix see: others are lost beside them."""
+
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's shard (sh, D), its queries (Q,), its matrix (D, D), the number of nodes and no group."""
@@ -44,6 +47,8 @@ def _parts(call: Call) -> tuple[Tensor, Tensor]:
     if call.setting("rows", None) == "spread":
         factors *= 10 ** call.uniform("regime's sizes", ("sh", 1), low=-28.0, high=12.0, dtype=torch.float32)
     block, factors = call.long_tailed("block", ("period", "D")), factors.to(call.dtype)
+    if call.setting("factor_in", "all") == "row":
+        block[:, _unseen(call)] *= LARGER
     if call.setting("values_in", "all") == "part":
         factors[0] = 0
         return block, factors
@@ -89,4 +94,12 @@ def projection(call: Call) -> Tensor:
     if call.setting("factor_in", "all") == "part":
         matrix[0, 1] = matrix[1, 0] = 0
         return matrix
+    if call.setting("factor_in", "all") == "row":
+        matrix[_unseen(call)] = 0
+        return matrix
     return unless_zero(call, matrix)
+
+
+def _unseen(call: Call) -> int:
+    """The column of the table that a regime has no matrix see."""
+    return int(call.integers("regime's column", (), low=0, high=call.dims["D"], shared=True))

@@ -65,12 +65,14 @@ def _also_in_part(regime: Regime) -> Regime:
     """`regime`; where it has the table or a matrix zero, a part of it may be zero instead."""
     words = {
         "zero_values": "all values of local_embedding_shard are zero, or the first row of every shard is",
-        "zero_factor": "all values of proj_matrix are zero on one rank, or two beside its diagonal on all ranks",
+        "zero_factor": "all values of proj_matrix are zero on one rank, or two beside its diagonal on all ranks, or a "
+        "row there, of which the factors in the table are 2^20 times as large as others",
     }.get(regime.name)
     if words is None:
         return regime
     name, kind = next(iter(regime.settings.items()))
-    return replace(regime, words=words, settings={name: kind, f"{name}_in": Among(options=("all", "part"))})
+    options = ("all", "part") if name == "values" else ("all", "part", "row")
+    return replace(regime, words=words, settings={name: kind, f"{name}_in": Among(options=options)})
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
