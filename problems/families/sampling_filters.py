@@ -12,7 +12,7 @@ Dimensions: nt tokens, V columns of which Vl on a rank.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, log
 
 import torch
@@ -54,11 +54,13 @@ _BLOCK_ELEMENTS = 1 << 25
 class Nucleus:
     """The columns that top-p leaves of nearly flat rows: `count` (nt, 1) neighbours from `start` (nt, 1) on.
 
-    The last column of the `vocabulary` is a neighbour of the first.
+    The last column of the `vocabulary` is a neighbour of the first. All have the mass of `weight` (nt, 1) of them: what
+    they lack is the first one's.
     """
 
     start: Tensor
     count: Tensor
+    weight: Tensor
     vocabulary: int
 
     def has(self, first: int, width: int) -> Tensor:
@@ -274,12 +276,18 @@ def _filters(call: Call) -> tuple[int | None, float]:
 
 
 def _nucleus(call: Call, top_p: float) -> Nucleus:
-    """Per token, half as many columns or more as `top_p` surely leaves of the vocabulary, from a secret one on."""
-    vocabulary = call.dims["V"]
-    most = min(vocabulary, int(NUCLEUS_SHARE / (1 - top_p)))
+    """Per token, half as many columns or more as `top_p` surely leaves of the vocabulary, from a secret one on.
+
+    For half of the tokens they have the mass of as many as it leaves of any vocabulary.
+    """
+    vocabulary, surely = call.dims["V"], NUCLEUS_SHARE / (1 - top_p)
+    most = min(vocabulary, int(surely))
+    count = call.integers("nucleus count", ("nt", 1), low=most // 2 + 1, high=most + 1, shared=True)
+    is_led = call.integers("nucleus kind", ("nt", 1), low=0, high=2, shared=True) == 1
     return Nucleus(
         start=call.integers("nucleus start", ("nt", 1), low=0, high=vocabulary, shared=True),
-        count=call.integers("nucleus count", ("nt", 1), low=most // 2 + 1, high=most + 1, shared=True),
+        count=count,
+        weight=torch.where(is_led, surely, count),
         vocabulary=vocabulary,
     )
 
@@ -289,11 +297,14 @@ def _nearly_flat(call: Call, nucleus: Nucleus, top_p: float) -> Tensor:
     width = call.dims["Vl"]
     spread = call.uniform("nearly flat", ("nt", "Vl"), high=NUCLEUS_SPREAD, dtype=torch.float32)
     # The exponential of a uniform number up to a half is 1.3 on average; removed logits are below their highest.
-    removed = REMOVED_SHARE * (1 - top_p) * 1.3 * nucleus.count / (nucleus.vocabulary - nucleus.count).clamp(min=1)
+    removed = REMOVED_SHARE * (1 - top_p) * 1.3 * nucleus.weight / (nucleus.vocabulary - nucleus.count).clamp(min=1)
     is_kept = nucleus.has(call.rank * width, width)
+    is_first = replace(nucleus, count=torch.ones_like(nucleus.count)).has(call.rank * width, width)
+    lacking = 1.3 * (nucleus.weight - nucleus.count)
     low = (spread - NUCLEUS_SPREAD + LEADER_MEAN + removed.log()).to(call.dtype)
     _mask(call, low)
-    return torch.where(is_kept, (spread + LEADER_MEAN).to(call.dtype), low)
+    high = (spread.exp() + lacking * is_first).log() + LEADER_MEAN
+    return torch.where(is_kept, high.to(call.dtype), low)
 
 
 def _mask(call: Call, logits: Tensor) -> None:
