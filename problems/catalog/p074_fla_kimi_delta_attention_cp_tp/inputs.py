@@ -50,6 +50,8 @@ def remembered(call: Call) -> dict[str, Tensor]:
 def _gates(call: Call) -> Tensor:
     """The gates (B, Ls, Hh, Kd) of the rank's tokens; in one regime sigmoids of them are 0 or 1, or all 0."""
     raw = call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN))
+    if call.setting("fast", "all") == "most":
+        raw[..., ::4] += GATE_MEAN - call.setting("gate_mean", GATE_MEAN)
     kind = call.setting("saturated", None)
     return raw if kind is None else SATURATED * (-torch.ones_like(raw) if kind == "first_alone" else raw.sign())
 

@@ -189,8 +189,8 @@ PROBLEM = Problem(
         # A chunk of 16 tokens grows keys by exp(80) then; huge values on top are beyond a float32.
         Regime(
             name="fast_forgetting",
-            words="channels forget within a token or two",
-            settings={"gate_mean": 6.0},
+            words="channels forget within a token or two, all or three of four",
+            settings={"gate_mean": 6.0, "fast": Among(options=("most", "all"))},
             apart=("huge_values", "first_has_values"),  # What a state then recalls a rank later is its rounding.
         ),
         Regime(

@@ -41,9 +41,9 @@ def ranges_and_clip(call: Call) -> tuple[int, int]:
 
 
 def _with_common_scores(call: Call, query: Tensor) -> Tensor:
-    """`query`, so many times as large in the channel that adds the same to all scores."""
+    """`query`, half of it so many times as large in the channel that adds the same to all scores."""
     if (times := call.setting("common_scores", None)) is not None:
-        query[..., 0] *= times
+        query[..., 0] *= times ** call.integers("regime's far queries", ("T", "Hq"), low=0, high=2).float()
     return query
 
 

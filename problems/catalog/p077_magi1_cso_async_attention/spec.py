@@ -206,12 +206,12 @@ PROBLEM = Problem(
         ),
         replace(
             attention.LARGE_SCORES,
-            words=f"{attention.LARGE_SCORES.words}; they are higher still by so many times the least",
+            words=f"{attention.LARGE_SCORES.words}; half the queries have higher ones still, so many times the least",
             settings={**attention.LARGE_SCORES.settings, "common_scores": Real(low=1.0, high=4.2)},
         ),
         replace(
             attention.NEGATIVE_SCORES,
-            words=f"{attention.NEGATIVE_SCORES.words}; they are lower still by so many times the least",
+            words=f"{attention.NEGATIVE_SCORES.words}; half the queries have lower ones still, so many times the least",
             settings={**attention.NEGATIVE_SCORES.settings, "common_scores": Real(low=1.0, high=2.5)},
         ),
         attention.HUGE_KEYS,
