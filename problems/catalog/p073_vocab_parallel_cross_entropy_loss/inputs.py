@@ -8,6 +8,8 @@ from problems.inputs.values import Arguments, Call
 
 FARTHER = 400
 """By what half the offsets are multiplied where values are huge: all logits of a token are then about as far from 0."""
+HIGHEST = 87
+"""About the largest logit whose exponential is a float32 number; six of them are too many for a sum."""
 LEAST_GAP, LARGEST_GAP = 10.0, 12.5
 """How far all other words lie below a target that is certain: together they still make the loss."""
 
@@ -22,6 +24,8 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("values", None) == "huge":
         offset = torch.where(offset % 2 == 1, offset * FARTHER, offset)
     spread = call.normal("spread", ("B", "S", 1), dtype=torch.float32, std=1.3, shared=True).exp_().mul_(3.0)
+    if call.setting("rows", "usual") == "flat":
+        offset, spread = HIGHEST - offset % 8, spread / 100
     logits = call.normal("vocab_parallel_logits", ("B", "S", "Vl"), dtype=torch.float32)
     return {
         "vocab_parallel_logits": _masked(call, logits.mul_(spread).add_(offset).to(call.dtype)),
