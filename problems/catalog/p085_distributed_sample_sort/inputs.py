@@ -35,6 +35,10 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("ranges", None) == "apart":
         place = int(call.permutation("regime's ranges", call.world_size, shared=True)[call.rank])
         values = (values.float().remainder(RANGE) + 2 * RANGE * place).to(call.dtype)
+    if call.setting("ranges", None) == "ordered":  # By their ends alone these look sorted over all ranks.
+        values = values.clamp(-RANGE, RANGE).sort().values
+        values[-1:] = 2 * RANGE + call.rank
+        values[:1] = -2 * RANGE + call.rank
     return {"local_shard": copied(call, "local_shard", values), "group": None}
 
 
@@ -55,6 +59,7 @@ def lengths(call: Call) -> list[int]:
     if shares == "one_has_all":
         return [total if rank == owner(call) else 0 for rank in range(call.world_size)]
     if shares == "equal":
+        total -= total % call.world_size * (call.setting("ranges", None) == "ordered")
         return [total // call.world_size + (rank < total % call.world_size) for rank in range(call.world_size)]
     if few is not None:
         least = 1 if shares == "nobody_is_empty" else 0

@@ -2,7 +2,7 @@
 
 from math import log2
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -142,8 +142,9 @@ PROBLEM = Problem(
         SPREAD_VALUES,
         Regime(
             name="ranges_apart",
-            words="every rank has as many values, in a range of their own that meets no other rank's",
-            settings={"ranges": "apart", "shares": "equal"},
+            words="every rank has as many values, in a range of their own that meets no other rank's (apart), or in "
+            "order, the first and the last rising from rank to rank, the others not (ordered)",
+            settings={"ranges": Among(options=("ordered", "apart")), "shares": "equal"},
         ),
         Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
         Regime(
