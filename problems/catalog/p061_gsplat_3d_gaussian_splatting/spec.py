@@ -189,8 +189,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="small_gaussians",
-            words="Gaussians are up to ten thousand times smaller and eps2d is 0: some determinants are below 1e-10",
-            settings={"sizes": "small", "eps2d": 0.0},
+            words="Gaussians are up to ten thousand times smaller and eps2d is 0 or so little that some determinants "
+            "are below 1e-10",
+            settings={"sizes": "small", "eps2d": Real(low=0.0, high=9e-6, often=(1e-6,))},
         ),
         Regime(
             name="large_gaussians",
