@@ -142,7 +142,7 @@ def scale_up_to(factor: float) -> str:
 FINITE = "Values are finite, and so are sums of the sizes of a head's values over all positions in float32."
 """An invariant: sums may be divided after they are taken."""
 
-MERGED = "No result depends on keys of a rank that together weigh less than 1e-5."
+MERGED = "Keys of one rank that together weigh less than 1e-5 decide no result."
 """An invariant: beside values so large that it would, merged results cancel."""
 
 SCORES = "Scores lie between -1000 and 1000."
