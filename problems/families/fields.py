@@ -28,7 +28,9 @@ def sized_by_field(call: Call, fields: Tensor) -> Tensor:
 
 
 def with_zero_field(call: Call, fields: Tensor) -> Tensor:
-    """`fields` (..., H, L); in a regime the first of several, or the last, is zero."""
+    """`fields` (..., H, L); in a regime the first of several, or the last, is zero, or the first row of each."""
+    if call.setting("zero_field", None) == "row":
+        return fields.index_fill(-2, torch.zeros(1, dtype=torch.long, device=fields.device), 0.0)
     place = {"first": 0, "last": -1}.get(call.setting("zero_field", ""))
     if place is None or fields.shape[:-2].numel() == 1:
         return fields

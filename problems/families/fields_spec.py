@@ -45,8 +45,8 @@ def with_a_zero_field(regime: Regime) -> Regime:
     """`regime`, in some calls of which one field of several is zero."""
     return replace(
         regime,
-        words=f"{regime.words}, and of several fields the first or the last may be zero",
-        settings={**regime.settings, "zero_field": Among(options=("first", "last", "none"))},
+        words=f"{regime.words}, and of several fields the first or the last may be zero, or the first row of each",
+        settings={**regime.settings, "zero_field": Among(options=("first", "last", "row", "none"))},
     )
 
 

@@ -33,7 +33,10 @@ def make_inputs(call: Call) -> Arguments:
 
 def field(call: Call) -> Tensor:
     """The rank's block `x` (B, Cin, nlat_l, nlon_l) of the field."""
-    return _unless_kept(call, "x", call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32))
+    drawn = call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32)
+    if call.setting("first_latitude", None) == "zero":
+        drawn[:, :, 0] = 0
+    return _unless_kept(call, "x", drawn)
 
 
 def _unless_kept(call: Call, name: str, tensor: Tensor) -> Tensor:

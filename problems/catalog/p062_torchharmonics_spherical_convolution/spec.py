@@ -207,8 +207,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="uneven_rows",
-            words="rows of psi have from none to 8 entries, as many in all as in timed calls",
-            settings={"rows": "uneven"},
+            words="rows of psi have from none to 8 entries, as many in all as in timed calls, and the first latitude "
+            "of every rank's x is zero",
+            settings={"rows": "uneven", "first_latitude": "zero"},
         ),
         Regime(
             name="long_rows",

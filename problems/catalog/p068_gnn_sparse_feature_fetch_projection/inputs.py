@@ -50,7 +50,7 @@ def _parts(call: Call) -> tuple[Tensor, Tensor]:
     if call.setting("factor_in", "all") == "row":
         block[:, _unseen(call)] *= LARGER
     if call.setting("values_in", "all") == "part":
-        factors[0] = 0
+        factors[0], block[:, 0] = 0, 0
         return block, factors
     return in_regime_of_ranks(call, "block", block), factors
 

@@ -64,7 +64,7 @@ def _of_short_shards(dims: Dims, world_size: int) -> Dims:
 def _also_in_part(regime: Regime) -> Regime:
     """`regime`; where it has the table or a matrix zero, a part of it may be zero instead."""
     words = {
-        "zero_values": "all values of local_embedding_shard are zero, or the first row of every shard is",
+        "zero_values": "all values of local_embedding_shard are zero, or the first row and column of every shard are",
         "zero_factor": "all values of proj_matrix are zero on one rank, or two beside its diagonal on all ranks, or a "
         "row there, of which the factors in the table are 2^20 times as large as others",
     }.get(regime.name)

@@ -16,6 +16,8 @@ def make_inputs(call: Call) -> Arguments:
     x = in_regime_of_ranks(call, "x", call.long_tailed("x", ("B", "C", "L")))
     own_ends = ends(call)
     x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
+    if call.setting("first_channel", "usual") == "zero":
+        x[:, 0] = 0
     return {
         "x": x,
         "weight": _filters(call),
@@ -35,4 +37,7 @@ def _filters(call: Call) -> Tensor:
 
 def ends(call: Call) -> Tensor:
     """The last positions (B, C, 2, Kw - 1) of a rank's two chunks, drawn for themselves: a peer needs no others."""
-    return in_regime_of_ranks(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))
+    drawn = in_regime_of_ranks(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))
+    if call.setting("first_channel", "usual") == "zero":
+        drawn[:, 0] = 0
+    return drawn

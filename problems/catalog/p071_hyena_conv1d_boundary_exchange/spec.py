@@ -131,7 +131,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="odd_chunks",
-            words="chunks have other numbers of positions and channels, most of them odd",
+            words="chunks have other numbers of positions and channels, most odd, and the first channel may be zero",
+            settings={"first_channel": Among(options=("zero", "usual"))},
             dims={
                 "B": Extent(high=6),
                 "C": Extent(high=70),

@@ -31,6 +31,8 @@ def make_inputs(call: Call) -> Arguments:
 def factors(call: Call) -> tuple[Tensor, Tensor]:
     """`x2_seq` and `v_seq` (B, C, Ls), whose product is convolved."""
     gate = _gate(call, "x2_seq")
+    if call.setting("first_gate", "usual") == "zero":
+        gate[:, 0] = 0
     if copies(call):
         return gate, odd_values(call, "v_seq", ("B", "C", "Ls"))
     v = call.long_tailed("v_seq", ("B", "C", "Ls"))

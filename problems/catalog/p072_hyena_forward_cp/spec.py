@@ -192,8 +192,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="odd_chunks",
-            words="chunks have other numbers of positions and channels, often odd or few, and there are one or two "
-            "sequences",
+            words="chunks have other numbers of positions and channels, often odd or few, there are one or two "
+            "sequences, and the first channel of x2_seq may be zero",
+            settings={"first_gate": Among(options=("zero", "usual"))},
             dims={"B": Whole(low=1, high=2), "C": Extent(low=16, high=160), "Ls": Extent(low=24, high=120, of=2)},
             derive=_whole_groups,
         ),

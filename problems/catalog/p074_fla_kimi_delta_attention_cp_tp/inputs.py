@@ -89,4 +89,6 @@ def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:
 def _values(call: Call) -> Tensor:
     """The values (B, Ls, Hh, Vd) of the rank's tokens; in one regime only those of the first are not zero."""
     values = in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd")))
+    if call.setting("zero_queries", usual=False):
+        values[..., 0] = 0
     return values if call.setting("v_on", "all") == "all" or call.rank < call.dims["tp"] else torch.zeros_like(values)

@@ -212,7 +212,11 @@ PROBLEM = Problem(
             settings={"short": True},
             dtypes=("bfloat16", "float32"),
         ),
-        Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
+        Regime(
+            name="zero_queries",
+            words="a quarter of the queries are zero, and so is the first channel of v",
+            settings={"zero_queries": True},
+        ),
         Regime(
             name="first_has_values",
             words="v is zero on every context rank but the first, so that all results come from the state",

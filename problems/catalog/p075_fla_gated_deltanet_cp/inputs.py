@@ -101,6 +101,8 @@ def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:
 def _values(call: Call) -> Tensor:
     """The values (B, Ls, Hh, Vd) of the rank's tokens; in one regime only those of the first are not zero."""
     values = call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))
+    if call.setting("zero_queries", usual=False):
+        values[..., 0] = 0
     if call.setting("huge_on", "all") == "all" or call.rank == call.world_size - 1:
         values = in_regime(call, "v", values)
     return values if call.setting("v_on", "all") == "all" or call.rank == 0 else torch.zeros_like(values)

@@ -174,7 +174,11 @@ PROBLEM = Problem(
             dtypes=("bfloat16", "float32"),
             apart=("zero_keys",),  # Where all keys are equal, their rounding adds up over a whole sequence.
         ),
-        Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
+        Regime(
+            name="zero_queries",
+            words="a quarter of the queries are zero, and so is the first channel of v",
+            settings={"zero_queries": True},
+        ),
         Regime(
             name="first_has_values",
             words="v is zero on every rank but the first, so that all results come from the state, of which little is "

@@ -53,6 +53,8 @@ def keys_and_values(call: Call) -> Tensor:
     if call.regime is None:
         return drawn
     keys, values = in_regime(call, "key_value", drawn).chunk(2, dim=2)
+    if call.setting("first_entry", None) == "zero":
+        values[..., 0] = 0
     return torch.cat([attention.in_score_regime(call, keys / magnitude(call), are_keys=True), values], dim=2)
 
 

@@ -39,7 +39,10 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def _latents(call: Call) -> torch.Tensor:
-    return in_regime(call, "z", call.long_tailed("z", ("B", "C", "Tz", "Hz", "Wz"), dtype=torch.bfloat16))
+    drawn = call.long_tailed("z", ("B", "C", "Tz", "Hz", "Wz"), dtype=torch.bfloat16)
+    if call.setting("first_row", "usual") == "zero":
+        drawn[..., 0, :] = 0
+    return in_regime(call, "z", drawn)
 
 
 def _even_tiles(call: Call) -> torch.Tensor:

@@ -284,12 +284,16 @@ PROBLEM = Problem(
             at_large=False,
             narrow="usual_numbers",
         ),
-        other_extents(
-            derive=_other_video,
-            B=Extent(high=3),
-            Tz=Extent(high=6),
-            Hz=Extent(high=70),
-            Wz=Extent(high=11),
+        replace(
+            other_extents(
+                derive=_other_video,
+                B=Extent(high=3),
+                Tz=Extent(high=6),
+                Hz=Extent(high=70),
+                Wz=Extent(high=11),
+            ),
+            words="tensors have other extents than usual, and the first row of every frame may be zero",
+            settings={"first_row": Among(options=("zero", "usual"))},
         ),
         *SUMMED_VALUES,
         _EVEN_TILES,
