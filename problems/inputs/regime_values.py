@@ -61,19 +61,19 @@ def _mostly_plain(call: Call, name: str, tensor: Tensor) -> Tensor:
     if tensor.dim() == 0 or not tensor.numel():
         return tensor
     drawn = call.integers(f"{name}: what is not plain", (8,), low=0, high=2**40, shared=True)
-    is_kept = torch.zeros(tensor.shape, dtype=torch.bool, device=call.device)
-    if call.setting("kept", None) == "few":
-        is_kept.view(-1)[drawn % tensor.numel()] = True
+    is_left = torch.zeros(tensor.shape, dtype=torch.bool, device=call.device)
+    if call.setting("left", None) == "few":
+        is_left.view(-1)[drawn % tensor.numel()] = True
     else:
         dimension, first = int(drawn[0]) % tensor.dim(), int(drawn[1])
         extent = tensor.shape[dimension]
         length = max(1, extent // 4)
-        is_kept.narrow(dimension, first % (extent - length + 1), length).fill_(value=True)
+        is_left.narrow(dimension, first % (extent - length + 1), length).fill_(value=True)
     if (style := call.setting("plain", "zero")) == "powers":
         return torch.where(
-            is_kept, tensor, torch.exp2(torch.frexp(tensor).exponent).mul_(tensor.sign()).to(tensor.dtype)
+            is_left, tensor, torch.exp2(torch.frexp(tensor).exponent).mul_(tensor.sign()).to(tensor.dtype)
         )
-    return torch.where(is_kept, tensor, 0.0 if style == "zero" else tensor.flatten()[tensor.numel() // 2])
+    return torch.where(is_left, tensor, 0.0 if style == "zero" else tensor.flatten()[tensor.numel() // 2])
 
 
 def unless_zero(call: Call, tensor: Tensor) -> Tensor:

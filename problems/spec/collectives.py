@@ -3,17 +3,14 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import long_extent, other_extents
+from problems.spec.regimes import COPIED_VALUES, EDGES, ZERO_VALUES, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import Regime
 
-_LONG = Among(options=("8193", "8209", "9601", "10007", "11003", "12289"))
+_LONG = ("8193", "8209", "9601", "10007", "11003", "12289")
 """Odd, so that no wider word holds a whole number of elements, and more than 1024 threads of 16 bytes hold."""
 
-COPIED_EXTENTS = (
-    other_extents(M=Extent(high=120), N=Extent(high=200)),
-    long_extent("long_rows", M=1, N=_LONG),
-)
-"""Small enough that eight ranks' matrices together are."""
+_MANY = Among(options=("65537", "66601", "69997"))
+"""Odd as well."""
 
 ALIKE_MATRICES = Regime(
     name="alike_matrices",
@@ -23,16 +20,40 @@ ALIKE_MATRICES = Regime(
 )
 """For copies; `problems.families.alike_matrices` draws them."""
 
+COPIED_REGIMES = (
+    replace(
+        ZERO_VALUES,
+        words="all values are zeros of either sign, or all but one value of each matrix are zero",
+        settings={**ZERO_VALUES.settings, "kept": Among(options=("none", "one"))},
+    ),
+    *(regime for regime in COPIED_VALUES if regime is not ZERO_VALUES),
+    other_extents(M=Extent(high=120), N=Extent(high=200)),
+    # Of few elements, a last piece is short where ranks take pieces of a size, or there is none.
+    replace(
+        long_extent("long_rows", M=1, N=Among(options=("5", "9", *_LONG[::2]))),
+        words="there is one row, which is long or has few elements",
+    ),
+    replace(
+        beyond_16_bits("many_rows", M=_MANY, N=1),
+        words="there are more rows than 16 bits can number, and the first half of them is zero",
+        settings={"kept": "half"},
+    ),
+    ALIKE_MATRICES,
+)
+"""For matrices that are only moved; small enough that eight ranks' matrices together are."""
+
 SUMMED_EXTENTS = (
     replace(
-        other_extents(M=Extent(low=16, high=120), N=Extent(low=16, high=200)),
-        words="tensors have other extents than usual; where edges are zero, so are the first and last rows and columns "
-        "of each rank's matrix, or of its parts by rank",
-        settings={"edges": Among(options=("usual", "zero"))},
+        other_extents(M=Extent(low=32, high=120), N=Extent(low=64, high=200)),
+        words=f"tensors have other extents than usual, and {EDGES.format('matrix')}; where they are opposite, the "
+        "second half of it is the negative of the first; where they are whole, it holds whole numbers of thousands",
+        settings={"edges": Among(options=("zero", "negative", "opposite", "whole"))},
     ),
-    long_extent("long_rows", M=Whole(low=1, high=3), N=_LONG),
+    long_extent("long_rows", M=Whole(low=1, high=3), N=Among(options=_LONG)),
+    beyond_16_bits("many_rows", M=_MANY, N=3),
 )
-"""Small, too; in fewer elements one that cancels would decide the error's root mean square.
+"""Small, too. Where half of the elements are zero, a thousand are left: of fewer, an honest sum's root mean square of
+errors may exceed its bound by chance.
 
 `problems.families.zero_edges` draws edges. Long matrices may have fewer rows than there are ranks.
 """

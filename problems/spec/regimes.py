@@ -60,7 +60,7 @@ SPREAD_VALUES = Regime(
 _ALL_BUT_FEW = Regime(
     name="mostly_plain",
     words="all values but eight or fewer of a tensor, at drawn places, are zero, one number, or powers of two",
-    settings={"values": "plain", "plain": Among(options=("zero", "equal", "powers")), "kept": "few"},
+    settings={"values": "plain", "plain": Among(options=("zero", "equal", "powers")), "left": "few"},
     narrow="nothing_where_a_part_is_plain",
 )
 MOSTLY_PLAIN = replace(
@@ -69,6 +69,12 @@ MOSTLY_PLAIN = replace(
     settings={"values": "plain", "plain": Among(options=("zero", "powers"))},
 )
 """For sums: errors of one number are alike in all elements, and those of few elements do not average."""
+EDGES = (
+    "where edges are zero, so are the first half of rows, the last row and the outermost columns of each rank's {}, or "
+    "of its parts by rank; where they are negative, outermost rows and columns are zero, and no element of one "
+    "rank is above zero"
+)
+"""What `problems.families.zero_edges` makes of matrices."""
 
 
 def other_extents(

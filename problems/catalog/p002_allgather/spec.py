@@ -1,8 +1,8 @@
 """All-gather of one matrix into a stack, described."""
 
 from problems.spec.axes import message_size
-from problems.spec.collectives import ALIKE_MATRICES, COPIED_EXTENTS, COPIED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.collectives import COPIED_INVARIANTS, COPIED_REGIMES
+from problems.spec.regimes import ALL_DTYPES
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
@@ -60,7 +60,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
-    regimes=(*COPIED_VALUES, *COPIED_EXTENTS, ALIKE_MATRICES),
+    regimes=COPIED_REGIMES,
     invariants=COPIED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=True),),

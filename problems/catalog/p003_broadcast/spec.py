@@ -1,8 +1,8 @@
 """Broadcast of one matrix from a source rank, described."""
 
 from problems.spec.axes import message_size
-from problems.spec.collectives import ALIKE_MATRICES, COPIED_EXTENTS, COPIED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.collectives import COPIED_INVARIANTS, COPIED_REGIMES
+from problems.spec.regimes import ALL_DTYPES
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -72,7 +72,7 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "last_rank_skipped": "only the source contributes; a wrong source is the problem's own mutant next_source"
     },
-    regimes=(*COPIED_VALUES, *COPIED_EXTENTS, ALIKE_MATRICES),
+    regimes=COPIED_REGIMES,
     invariants=COPIED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=False),),

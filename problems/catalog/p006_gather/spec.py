@@ -1,8 +1,8 @@
 """Gather of matrices to a destination rank, described."""
 
 from problems.spec.axes import message_size
-from problems.spec.collectives import ALIKE_MATRICES, COPIED_EXTENTS, COPIED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.collectives import COPIED_INVARIANTS, COPIED_REGIMES
+from problems.spec.regimes import ALL_DTYPES
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -79,7 +79,7 @@ PROBLEM = Problem(
     },
     cost=cost,
     hops=(Hop(source="rank r", target="rank dst", payload="its matrix, to index r", pattern=Communication.GATHER),),
-    regimes=(*COPIED_VALUES, *COPIED_EXTENTS, ALIKE_MATRICES),
+    regimes=COPIED_REGIMES,
     invariants=COPIED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=True),),

@@ -1,8 +1,8 @@
 """All-to-all of stacked matrices, described."""
 
 from problems.spec.axes import message_size
-from problems.spec.collectives import ALIKE_MATRICES, COPIED_EXTENTS, COPIED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.collectives import COPIED_INVARIANTS, COPIED_REGIMES
+from problems.spec.regimes import ALL_DTYPES
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
@@ -59,7 +59,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
-    regimes=(*COPIED_VALUES, *COPIED_EXTENTS, ALIKE_MATRICES),
+    regimes=COPIED_REGIMES,
     invariants=(
         *COPIED_INVARIANTS,
         "There are 2, 4 or 8 ranks.",

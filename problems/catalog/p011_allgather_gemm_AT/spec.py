@@ -2,7 +2,7 @@
 
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import beyond_16_bits, exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -106,8 +106,9 @@ PROBLEM = Problem(
         ),
         other_products(
             derive=_split,
-            M=Extent(low=16, high=112, of=16),
-            K=Extent(low=64, high=320, of=64),
+            # Often M = K: shapes then do not tell whether a matrix is transposed.
+            M=Among(options=("16", "64", "128", "320")),
+            K=Among(options=("64", "128", "320")),
             N=Extent(low=16, high=208, of=16),
         ),
         beyond_16_bits("many_rows", derive=_split, M=Extent(low=65_600, high=70_000, of=16), K=64, N=16),

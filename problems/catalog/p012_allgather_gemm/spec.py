@@ -2,7 +2,7 @@
 
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -107,7 +107,7 @@ PROBLEM = Problem(
             derive=_split,
             M=Extent(low=16, high=112, of=16),
             K=Extent(low=64, high=320, of=64),
-            N=Extent(low=32, high=224, of=32),
+            N=Among(options=("32", "64", "224", "288", "416")),
         ),
     ),
     invariants=(

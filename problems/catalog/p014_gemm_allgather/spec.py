@@ -2,7 +2,7 @@
 
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -102,7 +102,7 @@ PROBLEM = Problem(
         ),
         other_products(
             derive=_whole,
-            M=Extent(low=8, high=72, of=8),
+            M=Among(options=("8", "32", "56", "72", "120")),
             K=Extent(low=64, high=320, of=64),
             N_local=Extent(low=32, high=160, of=32),
         ),

@@ -113,7 +113,7 @@ PROBLEM = Problem(
         exact_sums("C_local"),
         other_products(
             derive=_split,
-            M=Extent(low=16, high=112, of=16),
+            M=Extent(low=64, high=160, of=16),
             K_local=Extent(low=64, high=256, of=64),
             N=Extent(low=256, high=1024, of=256),
         ),
