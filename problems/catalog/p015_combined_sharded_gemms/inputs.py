@@ -1,11 +1,23 @@
 """Arguments of one rank for one call."""
 
+import torch
+
 from problems.inputs.copying import copies, odd_values, picking
 from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime, unless_zero
 from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
+    """The rank's arguments; in a regime some rows, the same on all ranks, are zero."""
+    arguments = _drawn(call)
+    if call.setting("rows", "usual") == "some zero":
+        arguments["x_local"][
+            call.uniform("regime's zero rows", ("M_rows",), dtype=torch.float32, shared=True) < 1 / 4
+        ] = 0
+    return arguments
+
+
+def _drawn(call: Call) -> Arguments:
     """`x_local` (M_rows, H_local), long-tailed, and whole weights `W1` (H, F) and `W2` (F, H), all the rank's own.
 
     The weights keep the size of what passes through: the first layer's results are about 1, where SiLU bends.

@@ -1,7 +1,9 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
+from dataclasses import replace
+
 from problems.spec.axes import rows
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, other_extents, zero_on_one_rank
 from problems.spec.schema import (
     Argument,
@@ -158,11 +160,15 @@ PROBLEM = Problem(
             apart=("tiny_values", "huge_values", "weights_apart", "copied_values"),
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
-        other_extents(
-            derive=_split,
-            M_rows=Extent(low=16, high=112, of=16),
-            H=Extent(low=64, high=320, of=64),
-            F=Extent(low=32, high=224, of=32),
+        replace(
+            other_extents(
+                derive=_split,
+                M_rows=Extent(low=16, high=112, of=16),
+                H=Extent(low=64, high=320, of=64),
+                F=Extent(low=32, high=224, of=32),
+            ),
+            words="tensors have other extents than usual, and some rows may be zero on all ranks",
+            settings={"rows": Among(options=("usual", "some zero"))},
         ),
     ),
     invariants=(

@@ -43,4 +43,5 @@ def _angles(call: Call) -> Tensor:
     angles = positions[..., None] * frequencies + phases
     if call.setting("first_position", "usual") == "still":
         angles[:, 0] = 0.0
+        angles[-1] = angles[0]
     return angles
