@@ -26,7 +26,7 @@ REGIMES = (
     Regime(
         name="other_norm",
         words="norm_type is another number",
-        settings={"norm_type": Real(low=1.0, high=3.0, often=(1.5, 2.5))},
+        settings={"norm_type": Real(low=1.0, high=3.0, often=(1.5, 1.99, 2.01, 2.5))},
         tolerances={"total_norm": _HIGHER_NORM},
         narrow="usual_numbers",
     ),
