@@ -1,6 +1,6 @@
 """MoE dispatch bookkeeping (token counts per rank and expert), described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     EXACT,
@@ -122,9 +122,10 @@ PROBLEM = Problem(
         other_extents(derive=_owned, E=Extent(low=8, high=512, of=8), M=Extent(low=1, high=47)),
         Regime(
             name="contiguous_mask",
-            words="expert_mask is contiguous, and tokens have eight slots",
+            words="expert_mask is contiguous, tokens have eight slots, and their number is odd",
             settings={"contiguous": True},
-            dims={"topk": 8},
+            dims={"topk": 8, "M": Among(options=("1", "301", "599")), "E": Extent(low=8, high=128, of=8)},
+            derive=_owned,
         ),
     ),
     invariants=(

@@ -127,7 +127,11 @@ PROBLEM = Problem(
             settings={"beginnings": Among(options=("usual", "zero"))},
         ),
         long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
-        beyond_16_bits("many_rows", M=MANY, N=2),
+        replace(
+            beyond_16_bits("many_rows", M=MANY, N=2),
+            words="every rank sends more rows than 16 bits can number, all to one rank",
+            settings={"rows": "to_one"},
+        ),
         *COPIED_VALUES,
         CANCELLING_VALUES,
     ),

@@ -173,7 +173,7 @@ PROBLEM = Problem(
             dims={
                 "topk": Whole(low=1, high=8),
                 "M": Whole(low=1, high=67),
-                "N": Extent(low=16, high=320, of=16),
+                "N": Extent(low=16, high=560, of=16),
                 # Enough for eight choices where one of two ranks is shunned.
                 "E": Extent(low=16, high=256, of=8),
             },

@@ -54,14 +54,15 @@ def _received(call: Call) -> int:
 def routing_weights(call: Call) -> Tensor:
     """The weights (M, topk) of the experts that the rank's tokens chose."""
     drawn = call.normal("routing_weights", ("M", "topk"), dtype=torch.float32)
+    if call.setting("edges", "usual") == "zero":
+        drawn[[0, -1]] = 0
     if call.setting("one_expert_counts", usual=False):
         return torch.zeros_like(drawn, dtype=call.dtype).scatter_(1, drawn.argmax(dim=1, keepdim=True), 1)
-    if call.setting("free_weights", usual=False):
-        return drawn.mul_(_size_of_weights(call)).to(call.dtype)
+    is_free = call.setting("free_weights", usual=False)
+    # The same on all ranks: as they are, beyond the range of float16 either way, or nearly as in usual calls.
+    size = int(call.integers("regime's weights", (), low=0, high=4, shared=True)) if is_free else 3
+    if size < 3:
+        return drawn.mul_((1.0, LARGEST, SMALLEST)[size]).to(call.dtype)
     # The softmax of a single choice is 1.
-    return (drawn.softmax(dim=1) if drawn.shape[1] > 1 else drawn.sigmoid()).to(call.dtype)
-
-
-def _size_of_weights(call: Call) -> float:
-    """By what free weights are larger than usual, the same on all ranks: not at all, or beyond the range of float16."""
-    return (1.0, LARGEST, SMALLEST)[int(call.integers("regime's weights", (), low=0, high=3, shared=True))]
+    weights = drawn.softmax(dim=1) if drawn.shape[1] > 1 else drawn.sigmoid()
+    return (weights * 1.04 if is_free else weights).to(call.dtype)

@@ -194,9 +194,10 @@ PROBLEM = Problem(
         Regime(
             name="other_choices",
             words="every token chose one to eight experts, tokens, experts and columns are other numbers than usual, "
-            "and the first and last outputs of each expert may be zero; a single choice has a weight below 1",
+            "and the first and last outputs of each expert may be zero, and the weights of the first and last token "
+            "equal; a single choice has a weight below 1",
             dims={
-                "topk": Whole(low=1, high=8, often=(1, 1)),
+                "topk": Whole(low=1, high=8, often=(1, 3, 5)),
                 "M": Whole(low=13, high=131),
                 "N": Extent(low=48, high=512, of=16),
                 # Enough for eight choices where one of two ranks is shunned.
