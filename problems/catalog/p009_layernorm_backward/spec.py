@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent
-from problems.spec.regimes import SUMMED_VALUES, beyond_16_bits, exact_sums, long_extent, of_tensor, other_extents
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import (
+    SUMMED_VALUES,
+    TINY_VALUES,
+    beyond_16_bits,
+    exact_sums,
+    long_extent,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -54,6 +62,12 @@ _OF_FEW_COLUMNS = replace(
     "for a seventh of a sum",
 )
 
+_TINY = replace(
+    TINY_VALUES,
+    words=f"{TINY_VALUES.words}, or as small as is legal",
+    settings={**TINY_VALUES.settings, "least": Among(options=("no", "yes"))},
+)
+
 PROBLEM = Problem(
     number=9,
     slug="layernorm_backward",
@@ -102,7 +116,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *of_tensor("dY", *SUMMED_VALUES),
+        *of_tensor("dY", _TINY, *(regime for regime in SUMMED_VALUES if regime is not TINY_VALUES)),
         Regime(
             name="uneven_rows",
             words="rows of X_hat are zero, as of equal elements, or begin with a zero and have most variance in one "
@@ -122,6 +136,8 @@ PROBLEM = Problem(
         long_extent("long_rows", M=Extent(high=4), N=Extent(low=12_289, high=70_000)),
         replace(
             beyond_16_bits("many_rows", M=Extent(low=67_000, high=70_000), N=32),
+            words="there are more rows than 16 bits can number, and the last ones of dY are the largest",
+            settings={"rows": "growing"},
             tolerances=dict.fromkeys(("d_gamma", "d_beta"), _OF_FEW_COLUMNS),
         ),
     ),
