@@ -67,8 +67,10 @@ MOSTLY_PLAIN = replace(
     _ALL_BUT_FEW,
     words="all values but those of a drawn quarter of the rows or columns are zero or powers of two",
     settings={"values": "plain", "plain": Among(options=("zero", "powers"))},
+    apart=("other_extents",),
 )
 """For sums: errors of one number are alike in all elements, and those of few elements do not average."""
+
 EDGES = (
     "where edges are zero, so are the first half of rows, the last row and the outermost columns of each rank's {}, or "
     "of its parts by rank; where they are negative, outermost rows and columns are zero, and no element of one "
