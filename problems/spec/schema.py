@@ -555,6 +555,9 @@ class Problem:
             except ValueError:
                 message = f"in regime {regime.name} of problem {self.slug} {name} is {level}, not {text!r}"
                 raise UnknownRegime(message) from None
+        if missing := [name for name in regime.ranges if name not in numbers]:
+            message = f"regime {regime.name} of problem {self.slug} is given with all of its numbers or none"
+            raise UnknownRegime(f"{message}: {written!r} lacks {', '.join(missing)}; write {regime.name} alone")
         return numbers
 
     def regimes_at(self, size: str, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:

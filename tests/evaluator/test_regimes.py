@@ -90,6 +90,7 @@ def test_elements_may_err_further_in_several_regimes_and_sums_of_errors_may_not(
         ("other_extents+many_experts", "at once"),
         ("other_choices:top_k=99", "from 1 to 8, not '99'"),
         ("other_choices:k=2", "no number 'k'"),
+        ("other_extents:M=40", "'M=40' lacks E"),
         ("masked_tokens+wet", "no regime called 'wet'"),
     ],
 )
