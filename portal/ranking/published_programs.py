@@ -24,9 +24,9 @@ def verdicts() -> dict[str, Any]:
     that rule. `difference` says why the two differ, `note` what an expert has to know before reading them.
 
     Added here are the `verdicts` of each run, and of each set the programs `waiting` for both rules, those `correct` by
-    both, and all `others`. `counts` has of each kind how many programs there are by the published rule, and by ours. `published_count` is
-    how many problems of 87 its authors call solved with one sample, None where they say nothing of the set.
-    `differing` has all programs on which the rules differ, with their sets.
+    both, and all `others`. `counts` has of each kind how many programs there are by the published rule, and by ours.
+    `published_count` is how many problems of 87 its authors call solved with one sample, None where they say nothing of
+    the set. `differing` has all programs on which the rules differ, with their sets.
     """
     found = msgspec.json.decode((published.FOLDER / "programs.json").read_bytes())
     results = published.figures()["results"]

@@ -41,7 +41,7 @@ def _uneven(call: Call, rows: Tensor) -> Tensor:
     """
     if not _is_uneven(call):
         return rows
-    # Columns of its own: what is large on two ranks may cancel, and then an honest sum in bfloat16 has no precision left.
+    # Columns of the rank's own: what is large on two ranks may cancel, and an honest sum in bfloat16 has nothing left.
     last, ranks = call.dims["N"] - 1, call.world_size
     place = call.integers("regime's largest elements", ("M", 1), low=0, high=max(1, last // ranks))
     place = (place * ranks + call.rank).clamp_(max=last - 1) + 1
