@@ -66,8 +66,8 @@ FACTS: dict[Verdict, Facts] = {
     Verdict.NONDETERMINISTIC: Facts(
         title="Not deterministic",
         explanation="The same inputs gave a correct output once and a wrong output another time.",
-        advice="Look for a race: a peer's buffer read before it is written, or reused too early. Or for a cache keyed "
-        "by an address or id.",
+        advice="Look for a race: a peer's buffer read before it is written, or reused before every rank has read it. "
+        "Or for a cache keyed by an address.",
     ),
     Verdict.COMPILE_ERROR: Facts(
         title="Compile error",

@@ -26,7 +26,7 @@ PROGRAMS = [
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
     ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
     ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),
-    ("flaky", Verdict.NONDETERMINISTIC, 1, "correct in 2 of 2"),
+    ("flaky", Verdict.NONDETERMINISTIC, 1, "output 'out' was wrong at first, and correct in 2 of 2"),
     ("prints_a_lot", Verdict.PASSED, None, "2 ranks"),
     ("import_error", Verdict.IMPORT_ERROR, None, "a_module_that_nobody_has"),
     ("no_solution", Verdict.IMPORT_ERROR, None, "solution"),

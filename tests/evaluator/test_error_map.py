@@ -53,6 +53,14 @@ def test_pattern_is_named(tensor: torch.Tensor, pattern: ErrorPattern, words: st
     assert sum(map(sum, found.counts)) == int((tensor > 1).sum())
 
 
+def test_a_share_says_which_elements_it_counts() -> None:
+    tensor = errors(64, 64, at=..., value=0.5)
+    tensor[::4, ::16] = 3.0
+    found = mapped(tensor)
+    assert found is not None
+    assert "nearly everywhere (100% of all elements are off by over 0.25 times the limit)" in found.sentence
+
+
 def test_pattern_is_that_of_all_that_is_off_where_a_wide_tolerance_covers_most() -> None:
     tensor = errors(64, 64, at=slice(32, 64), value=0.5)
     tensor[32:64:4, ::16] = 3.0

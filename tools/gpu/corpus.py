@@ -11,8 +11,8 @@ on its own GPU; with --part also given, only that one of them runs here, from 0.
 program with both verdicts, and OUT/run.json what they were judged on. Exits 1 while a program is left.
 
 --record judges nothing. It keeps the verdicts of OUT in problems/data/published/programs.json, which the site shows,
-with no text of a program. What is written there by hand about a program, `difference`, stays. Programs whose verdicts
-are kept there are not judged again on the same profile.
+with no text of a program. What is written there by hand about a program, `difference`, stays, and so does a verdict
+that a reader found to be the machine's. Programs whose verdicts are kept are not judged again on the same profile.
 """
 
 import argparse
