@@ -85,8 +85,8 @@ class _Tally:
 def compare_output(output: Output, actual: Tensor, expected: Tensor) -> Comparison:
     """Compare `actual` with `expected` (same shape, same device; any dtypes) by the tolerance of `output`.
 
-    An exact output is compared by value after rounding `expected` to the dtype of `actual`. With scope `row`, a row
-    runs along the last dimension, and the root mean square is taken over its finite elements.
+    An exact output is compared by value after rounding `expected` to the dtype of `actual`. With scope `row` or
+    `field` the root mean square is taken over the finite elements of each; of a complex field, over both its parts.
 
     Raises:
         ValueError: the shapes differ (the structure of an output is checked before its values).
@@ -95,12 +95,14 @@ def compare_output(output: Output, actual: Tensor, expected: Tensor) -> Comparis
         raise ValueError(
             f"output {output.name!r} has shape {tuple(actual.shape)}, the oracle has {tuple(expected.shape)}"
         )
-    shape = tuple(actual.shape)
+    shape, dims_of_field = tuple(actual.shape), 2
     actual, expected = _widened(output.tolerance, actual, expected)
     if expected.is_complex():
         # Real and imaginary parts are elements of their own: an error in either is an error.
         actual, expected = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj())
-        shape = (*shape, 2)
+        shape, dims_of_field = (*shape, 2), 3
+    if output.tolerance.scope is Scope.FIELD:
+        actual, expected = actual.flatten(-dims_of_field), expected.flatten(-dims_of_field)
     expected = expected.contiguous()
     tally = _tally_right(output.tolerance, actual, expected)
     if tally is None:
@@ -220,6 +222,8 @@ def error_units(output: Output, actual: Tensor, expected: Tensor) -> Iterator[tu
         return
     tolerance = output.tolerance
     actual, expected = _widened(tolerance, actual, expected)
+    if tolerance.scope is Scope.FIELD:
+        actual, expected = actual.flatten(-2), expected.flatten(-2)
     overall = _rms_of_tensor(expected) if tolerance.scope is Scope.TENSOR and not tolerance.is_exact else None
     for offset, left, unrounded in _chunks(actual, expected):
         if tolerance.is_exact:

@@ -104,10 +104,14 @@ class Placement(StrEnum):
 
 
 class Scope(StrEnum):
-    """Over which elements the root mean square that scales a tolerance is taken."""
+    """Over which elements the root mean square that scales a tolerance is taken.
+
+    A row runs along the last dimension, a field along the last two.
+    """
 
     TENSOR = "tensor"
     ROW = "row"
+    FIELD = "field"
 
 
 @dataclass(frozen=True, kw_only=True)

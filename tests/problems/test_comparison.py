@@ -46,6 +46,15 @@ def test_row_scope_sees_an_error_that_a_large_row_hides():
     assert compare_output(output(scope=Scope.ROW), actual, expected).first_wrong == (1, 0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_field_scope_allows_a_small_row_what_its_field_allows(dtype: torch.dtype):
+    large, small = [[1000.0, 1000.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]
+    expected = torch.tensor([large, small], dtype=dtype)
+    assert compare_output(output(scope=Scope.FIELD), expected + torch.tensor([[[0], [1]], [[0], [0]]]), expected).passed
+    found = compare_output(output(scope=Scope.FIELD), expected + torch.tensor([[[0], [0]], [[0], [1]]]), expected)
+    assert found.first_wrong[:3] == (1, 1, 0)
+
+
 def test_rms_bound_refuses_many_small_errors():
     expected = torch.ones(10, 10)
     assert compare_output(output(), expected + 0.05, expected).passed

@@ -90,14 +90,15 @@ PROBLEM = Problem(
             shape=("num_tokens", "vocab"),
             placement=Placement.REPLICATED,
             tolerance=Tolerance(
-                atol=0.03,
+                atol=0.06,
                 rtol=0.012,
                 rms=0.0056,
                 calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs "
                 "(one rounding, two, float32 sent) err by at most 0.0055 and 0.0021 rms. The cheapest cheats (logits "
                 "or weights in 8 bits, one scale per row) err by at least 0.040 and 0.0177 rms. At tiny, 2 to 8 ranks, "
-                "10 calls: honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms. 2026-11-29, one H200, torch "
-                "2.11: products of odd hidden sizes err by up to 0.0202 in 5 of 39,920 elements, so the rms decides.",
+                "10 calls: honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms. 2026-11-29, H200, torch "
+                "2.11: products of odd hidden sizes err by up to 0.0202 in 5 of 39,920 elements, and one of 53,072 was "
+                "1.09 times beyond 0.03. So atol is twice that, and the rms decides.",
             ),
         ),
     ),

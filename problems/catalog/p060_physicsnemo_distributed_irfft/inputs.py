@@ -16,6 +16,9 @@ def make_inputs(call: Call) -> Arguments:
     if _is_even(call):
         first = torch.arange(rows.start, rows.stop, device=call.device)[:, None] == 0
         parts = [part * first for part in parts]
+    if _is_row_zero(call):
+        # Mirrored, these rows are one another, so that the spectrum stays one of real fields.
+        parts = [part.index_fill(-2, torch.zeros(1, dtype=torch.long, device=call.device), 0.0) for part in parts]
     return {
         "x": torch.stack(parts),
         "s": (call.dims["H"], call.dims["L"]),
@@ -30,7 +33,13 @@ def fields(call: Call) -> Tensor:
     drawn = call.long_tailed("fields", ("B", "C", "H", "L"), dtype=torch.float32, shared=True)
     if _is_even(call):
         drawn = drawn[..., :1, :].expand_as(drawn).contiguous()
-    return in_regime(call, "fields", with_zero_field(call, sized_by_field(call, drawn)))
+    sized = sized_by_field(call, drawn)
+    return in_regime(call, "fields", sized if _is_row_zero(call) else with_zero_field(call, sized))
+
+
+def _is_row_zero(call: Call) -> bool:
+    """Whether the first row that each rank holds of a spectrum is zero; a zero row of a field would be all rounding."""
+    return bool(call.setting("zero_field", None) == "row")
 
 
 def _is_even(call: Call) -> bool:
