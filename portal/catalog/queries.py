@@ -163,16 +163,16 @@ def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem
 
 
 def _best_measured(names: Iterable[str], *, problem: str) -> str:
-    """The last of `names` with measured times, of the problem if one is named; empty if there is none.
+    """Of `names` the one with times of most problems, of `problem` if one is named; of several the last; or empty.
 
     Our baselines are preferred to public references, and those by the current rule to earlier ones.
     """
     ours, present, public = [], [], []
-    for name in names:
+    for place, name in enumerate(names):
         table, theirs = baselines(name), public_references(name)
         if table is not None and (not problem or problem in table.baselines):
-            ours.append(name)
-            present += [name] * (table.rule == SCORE_RULE)
+            ours.append((len(table.baselines), place, name))
+            present += ours[-1:] * (table.rule == SCORE_RULE)
         if theirs is not None and (not problem or problem in theirs.median_us):
-            public.append(name)
-    return (present or ours or public or [""])[-1]
+            public.append((1, place, name))
+    return max(present or ours or public, default=(0, 0, ""))[-1]

@@ -118,8 +118,7 @@ class Entry:
 class Point:
     """Work with the times that are known of it, in microseconds.
 
-    `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline. Where it
-    `is_primed`, that baseline ran once on each call's inputs before it was timed on them.
+    `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline.
     `met_us` is that baseline's time on the same inputs again and again, where libraries know every shape.
     `public_us` is the public reference's on its own inputs and is never mixed with ours.
     """
@@ -127,7 +126,6 @@ class Point:
     work: Work
     reference_us: float | None = None
     reference_source: str = ""
-    is_primed: bool = False
     met_us: float | None = None
     public_us: float | None = None
     best_us: float | None = None
@@ -189,23 +187,22 @@ def points(profile_name: str, best: Mapping[str, Entry]) -> list[Point]:
 def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
     """`work` with what is known of its times on `profile`; `entry` is the best one, if any."""
     slug = work.problem.slug
-    timing, is_primed = _time_at(entry, work.size), False
+    timing = _time_at(entry, work.size)
     table = measurements.baselines(profile)
     baseline = measurements.baseline(slug, profile=profile, size=work.size)
     if timing is not None:
         reference_us: float | None = timing.baseline_us
         source = "side by side with the best entry"
     elif baseline is not None and table is not None:
-        reference_us, is_primed = baseline.median_us, baseline.is_primed
+        reference_us = baseline.median_us
         rule = "" if table.rule == SCORE_RULE else ", by the earlier rule"
-        source = f"baseline of {table.measured_at[:10]}{rule}" + (", warmed up on its inputs" if is_primed else "")
+        source = f"baseline of {table.measured_at[:10]}{rule}"
     else:
         reference_us, source = None, ""
     return Point(
         work=work,
         reference_us=reference_us,
         reference_source=source,
-        is_primed=is_primed,
         met_us=None if baseline is None else baseline.met_us,
         public_us=measurements.public_reference_us(slug, profile=profile, size=work.size),
         best_us=timing.time_us if timing else None,

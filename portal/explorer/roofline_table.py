@@ -131,10 +131,10 @@ def _times(point: Point, profile: str, *, has_public: bool) -> str:
     """What is known of the times of a row: a page has hundreds of these cells, so that each escapes its words alone."""
     shares, entry = point.shares, point.entry
     public = _cell("public", _time(point.public_us, shares["public"])) if has_public else ""
-    primed = '<span class="sub">warmed up on its inputs</span>' if point.is_primed else ""
+    met = ""
     if point.met_us and point.reference_us and point.met_us < _MUCH_FASTER * point.reference_us:
-        primed = f'<span class="sub">{escape(microseconds(point.met_us))} on inputs it has met</span>'
-    reference = _cell("reference", _time(point.reference_us, shares["reference"]) + primed)
+        met = f'<span class="sub">{escape(microseconds(point.met_us))} on inputs it has met</span>'
+    reference = _cell("reference", _time(point.reference_us, shares["reference"]) + met)
     best, look = '<span class="muted">open</span>', " on-desk"
     if entry is not None:
         board = f"{at('ranking:board', point.work.problem.slug)}?profile={escape(profile)}"

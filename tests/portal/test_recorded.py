@@ -51,11 +51,15 @@ SHIPPED = kernels.FOLDER
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A copy of the kernels that ship and are ranked, judged at the present revisions; the site's own folder here."""
+    """A copy of the kernels that ship and of their ranks on 2 GPUs, at the present revisions; the site's own folder here."""
     for path in SHIPPED.glob("*.py"):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(kernels, "FOLDER", tmp_path)
-    reports = [each for each in read_reports(SHIPPED / kernels.REPORTS).values() if each.mode is Mode.RANKED]
+    reports = [
+        each
+        for each in read_reports(SHIPPED / kernels.REPORTS).values()
+        if (each.mode, each.profile) == (Mode.RANKED, PROFILE)
+    ]
     rewrite(reports, lambda report: {"revision": registry.revision(report.problem)})
     return tmp_path
 

@@ -95,21 +95,6 @@ def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, n
     assert _points(_figure(client, profile=name, size="all"), "our reference") != []
 
 
-def test_a_reference_that_met_its_inputs_before_is_marked(client):
-    name = "h200x4-nomc"
-    primed = {
-        slug
-        for slug, sizes in measurements.baselines(name).baselines.items()
-        if sizes["base"].is_primed and sizes["base"].revision == registry.revision(slug)
-    }
-    marked = {
-        row["slug"] for row in _rows(client, profile=name) if "warmed up on its inputs" in row["reference_source"]
-    }
-    assert marked == primed != set()
-    page = client.get("/roofline/", {"profile": name, "size": "base"}).content.decode()
-    assert page.count('<span class="sub">warmed up on its inputs</span>') == len(primed)
-
-
 def test_a_reference_that_is_faster_on_inputs_it_has_met_says_so(monkeypatch):
     (point, *_) = rooflines.points("h200x2-nomc", {})
     known = measurements.baseline(point.work.problem.slug, profile="h200x2-nomc", size=point.work.size)
