@@ -51,7 +51,7 @@ SHIPPED = kernels.FOLDER
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A copy of the kernels that ship and of their ranks on 2 GPUs, at the present revisions; the site's own folder here."""
+    """The kernels and their ranked reports on 2 GPUs, at the present revisions; the site's own folder here."""
     for path in SHIPPED.glob("*.py"):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(kernels, "FOLDER", tmp_path)
