@@ -166,6 +166,15 @@ PROBLEM = Problem(
             dims={"many": Whole(low=34, high=40), "head_size": 32},
             derive=_of_many_heads,
             apart=(ALL_OTHERS,),
+            tolerances={
+                "out": Tolerance(
+                    atol=0.15,
+                    rtol=0.1,
+                    rms=0.0125,
+                    calibration="2026-11-29, CPU, torch 2.13, gloo, 2 ranks, 35 calls: with everything rounded to "
+                    "bfloat16 an honest program errs by up to 0.0091 rms, as a head attends to 68 to 80.",
+                )
+            },
         ),
         Regime(
             name="few_heads",
