@@ -3,11 +3,14 @@
 Only the host's clock counts. The times taken here are self-reported by the rank, as a cross-check.
 """
 
+import contextlib
+import ctypes
 import mmap
 import os
 import struct
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,8 @@ from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_ou
 from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_BYTES
 
 _NUMBER = struct.Struct("<Q")
+_HELD_US, _FREE_S, _SLOW_S = 1000, 1e-4, 0.1
+"""A slowed rank waits so long at a step of Python, may go on for so long, and is slowed for so long at most."""
 
 
 class Barrier:
@@ -67,23 +72,50 @@ class CpuRunner:
         number: int,  # noqa: ARG002
         delay_us: int = 0,
         is_open: bool = False,  # noqa: ARG002
+        goes_on: bool = False,
     ) -> CallTiming:
-        """Line up, call `function`, and store its outputs; a delay makes this rank start later."""
-        now = self._now
+        """Line up, call `function`, and store its outputs; with a delay this rank starts later and is slow.
+
+        With `goes_on` another call follows at once: what peers still read of this one must stay.
+        """
+        now, others = self._now, loaded.others() if goes_on else None
         self._barrier.wait()
         if delay_us:
             self._sleep(delay_us * 1e-6)
-        start = now()
-        value = function(*loaded.arguments)
-        claimed_ns = now() - start
+        with _slowed() if delay_us else contextlib.nullcontext():
+            start = now()
+            value = function(*loaded.arguments)
+            claimed_ns = now() - start
         returned = loaded.collect(value)
         mark = fingerprint.fingerprint(returned)
         store_outputs(loaded.output, loaded.area, returned)
+        if others is not None:
+            function(*others)
         return CallTiming(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
     def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
         """A bare call: ranks only line up."""
         self._barrier.wait()
+
+
+@contextlib.contextmanager
+def _slowed() -> Iterator[None]:
+    """Another thread holds Python's lock most of the time, so that peers are ahead of this rank at every step."""
+    ended, last = threading.Event(), time.monotonic() + _SLOW_S
+    hold = ctypes.PyDLL(None).usleep  # PyDLL keeps the lock during the call
+
+    def hold_often() -> None:
+        while not ended.is_set() and time.monotonic() < last:
+            hold(_HELD_US)
+            time.sleep(_FREE_S)
+
+    other = threading.Thread(target=hold_often)
+    other.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        other.join()
 
 
 class GpuRunner:
@@ -103,6 +135,7 @@ class GpuRunner:
         number: int,
         delay_us: int = 0,  # noqa: ARG002
         is_open: bool = False,
+        goes_on: bool = False,  # noqa: ARG002
     ) -> CallTiming:
         """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
 

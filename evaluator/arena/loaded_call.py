@@ -48,6 +48,10 @@ class LoadedCall:
             self._copies.append([copy_of(argument) for argument in self.arguments])
         return [self.arguments, *self._copies[: count - 1]]
 
+    def others(self) -> list[Any]:
+        """Arguments of their own for another call: copies, with half of every number that is not whole."""
+        return [copy_of(argument, factor=0.5) for argument in self.arguments]
+
     def collect(self, value: Any) -> list[Any]:
         """The outputs in the problem's order, out of what the call returned."""
         return interleave(value, self.written, nothing=self.nothing, lists=self.lists, names=self.names)
@@ -60,16 +64,20 @@ class LoadedCall:
         return -1
 
 
-def copy_of(value: Any) -> Any:
-    """An argument with memory of its own; what has none, as a process group, is the same."""
+def copy_of(value: Any, *, factor: float = 1.0) -> Any:
+    """An argument with memory of its own; what has none, as a process group, is the same.
+
+    Its tensors are `factor` times as large, but for those of whole numbers, of 8-bit floats and of modules.
+    """
     if isinstance(value, torch.Tensor):
-        return _detach(value).clone()
+        is_scaled = factor != 1.0 and value.is_floating_point() and value.element_size() > 1
+        return _detach(value) * factor if is_scaled else _detach(value).clone()
     if isinstance(value, torch.nn.Module):
         return copy.deepcopy(value)
     if isinstance(value, dict):
-        return {key: copy_of(item) for key, item in value.items()}
+        return {key: copy_of(item, factor=factor) for key, item in value.items()}
     if isinstance(value, (list, tuple)) and type(value) is not torch.Size:
-        return type(value)([copy_of(item) for item in value])
+        return type(value)([copy_of(item, factor=factor) for item in value])
     return value
 
 

@@ -5,7 +5,7 @@ Standard library only: the host reads these too. Each record is one packet of a 
 
 import signal
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, Self
 
@@ -80,9 +80,7 @@ class Report:
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(
-            self.MAGIC, self.kind, self.call, self.claimed_ns, self.detail, self.fingerprint, self.moved
-        )
+        return self.LAYOUT.pack(self.MAGIC, *vars(self).values())
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
@@ -112,7 +110,8 @@ class Command:
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
     for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. With
     `is_open` a GPU rank waits until its gate is open before it runs the submission. `reuse` asks a CPU rank to write
-    the new inputs into the tensors of the call before where shapes agree. RECORD comes between LOAD and GO: the rank
+    the new inputs into the tensors of the call before where shapes agree. With `goes_on` a rank begins another call, on
+    other inputs, as soon as it has stored the outputs of this one. RECORD comes between LOAD and GO: the rank
     records what runs, until the end of the call, into the file that it carries. STORE carries a new output file, for
     what was returned as it is now. BARE is a bare call, before the submission is there; LOOP asks for `times` calls
     back to back on the inputs of the last, or on as many `groups` of them in turn: copies, except for the first.
@@ -124,40 +123,23 @@ class Command:
     delay_us: int = 0
     count: bool = False
     is_open: bool = False
+    goes_on: bool = False
     times: int = 0
     groups: int = 1
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIIIII")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sII?I???II")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(
-            self.MAGIC,
-            self.kind,
-            self.call,
-            self.reuse,
-            self.delay_us,
-            self.count,
-            self.is_open,
-            self.times,
-            self.groups,
-        )
+        return self.LAYOUT.pack(self.MAGIC, *vars(self).values())
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse, delay_us, count, is_open, times, groups = cls.LAYOUT.unpack(packet)
-        return cls(
-            kind=CommandKind(kind),
-            call=call,
-            reuse=bool(reuse),
-            delay_us=delay_us,
-            count=bool(count),
-            is_open=bool(is_open),
-            times=times,
-            groups=groups,
-        )
+        _magic, kind, *values = cls.LAYOUT.unpack(packet)
+        _kind, *names = (field.name for field in fields(cls))
+        return cls(kind=CommandKind(kind), **dict(zip(names, values, strict=True)))
 
 
 EXIT = struct.Struct("<4sIi")

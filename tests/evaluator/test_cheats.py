@@ -39,7 +39,7 @@ ROUNDS = 10
 JUDGED = {name: program for name, program in programs().items() if not program.judged and program.is_runnable}
 CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
 FORGERS = [name for name in CHEATS if JUDGED[name].forges_time]
-LUCKY = {"m7_missing_barrier": 4}
+LUCKY = {"m7_missing_barrier": 4, "m10_refilled_buffer": 4}
 """How often a cheat is judged again where it PASSED. In a skewed call a rank is 7 to 32 ms later than the others wait,
 which a busy machine hides now and then. If it does in one judgement of five, it does in all five once in 3,000."""
 NEEDS_QUIET = ["r36_burning_peers"]
@@ -222,7 +222,7 @@ def test_what_compiles_gets_no_further_than_its_own_folder(
 def test_every_row_has_its_program_and_its_twin() -> None:
     """But 25, 35, 38, 39, 41 and from 49 on, tested elsewhere, and 37, which is none (docs/judge/cheats.md)."""
     elsewhere = {25, 35, 37, 38, 39, 41}
-    rows = {f"r{row:02}" for row in range(1, 49) if row not in elsewhere} | {f"m{row}" for row in range(1, 10)}
+    rows = {f"r{row:02}" for row in range(1, 49) if row not in elsewhere} | {f"m{row}" for row in range(1, 11)}
     for is_twin in (False, True):
         assert {name.partition("_")[0] for name, program in programs().items() if program.is_twin is is_twin} == rows
 

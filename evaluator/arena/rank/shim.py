@@ -306,6 +306,7 @@ class Shim:
                 number=command.call,
                 delay_us=command.delay_us,
                 is_open=command.is_open,
+                goes_on=command.goes_on,
             )
         if recorder is not None:
             recorder.finish()

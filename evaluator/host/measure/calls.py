@@ -11,7 +11,7 @@ from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure import checks, outputs
-from evaluator.host.measure.evidence import Call, Ended, SizeEvidence, describe_regime
+from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.launch_ahead import LaunchAhead, MetLayouts
 from evaluator.host.measure.references import ReferenceClock
@@ -231,6 +231,7 @@ class Caller:
                     inputs=() if self._is_on_device else [item.file for item in inputs],
                     reuse=call.is_reused,
                     count=call.kind is not CallKind.PLAIN and job.counts_collectives,
+                    goes_on=call.kind is CallKind.SKEWED,
                     seconds=limit_s,
                 )
         except UnseenEnd as unseen:
@@ -354,7 +355,7 @@ class Caller:
         if not right:
             return []
         message = (
-            f"rank {first.rank}, call {call.number}{describe_regime(call.spec.regime)}: output {first.output!r} was "
+            f"rank {first.rank}, call {call.number}{checks.special(call)}: output {first.output!r} was "
             f"wrong at first, and correct in {right} of {_REPLAYS} repetitions on the same inputs"
         )
         return [self._finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]

@@ -14,7 +14,7 @@ VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 """The verdicts on an output's values."""
 
 _KINDS = {
-    CallKind.SKEWED: " (ranks started at different times)",
+    CallKind.SKEWED: " (some ranks were late; on CPUs each went on with another call at once)",
     CallKind.NEAR: " (only a few elements were new)",
     CallKind.RECORDED: " (the profiler recorded it)",
 }
@@ -93,17 +93,21 @@ def wrong_values(call: Call, size: str, job: Job) -> list[Finding]:
     """Findings from the comparison of a call's outputs; stale outputs are named so."""
     regime = call.spec.regime
     again = how_to_repeat(regime, job)
-    special = _KINDS.get(call.kind, "") if regime is None else describe_regime(regime)
     found = []
     for item in call.checks:
         if item.verdict is None:
             continue
-        where = f"rank {item.rank}, call {call.number}{special}: "
+        where = f"rank {item.rank}, call {call.number}{special(call)}: "
         if item.stale is not None:
             message = f"{where}output {item.output!r} is the correct output of an earlier call, not of this one"
             found.append(_of_output(item, Verdict.STALE_OUTPUT, message, size))
         found.append(_of_output(item, item.verdict, where + item.message + again, size))
     return found
+
+
+def special(call: Call) -> str:
+    """How a call differs from plain ones, in words; "" for these."""
+    return _KINDS.get(call.kind, "") if call.spec.regime is None else describe_regime(call.spec.regime)
 
 
 def _of_output(item: CheckedOutput, verdict: Verdict, message: str, size: str) -> Finding:

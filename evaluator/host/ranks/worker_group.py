@@ -131,6 +131,7 @@ class WorkerGroup:
         inputs: Sequence[int] = (),
         reuse: bool = False,
         count: bool = False,
+        goes_on: bool = False,
         seconds: float,
     ) -> tuple[list[Report], CallTime]:
         """Run `call` on every rank.
@@ -141,6 +142,7 @@ class WorkerGroup:
             inputs: CPU ranks get theirs now, one file per rank.
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
+            goes_on: whether CPU ranks begin another call as soon as they have ended this one.
             seconds: the deadline of the answers.
 
         Returns:
@@ -151,10 +153,8 @@ class WorkerGroup:
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
         delays = (0,) * len(self._workers) if self._resources.clock is not None else opening.delays_us
-        commands = [
-            Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count, is_open=opening.is_early)
-            for delay in delays
-        ]
+        told = {"reuse": reuse, "count": count, "is_open": opening.is_early, "goes_on": goes_on}
+        commands = [Command(kind=CommandKind.GO, call=call, delay_us=delay, **told) for delay in delays]
         files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
         reports, taken = self._timed(commands, files, opening, seconds=seconds)
         for worker in self._workers:
