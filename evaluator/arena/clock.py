@@ -22,8 +22,8 @@ from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_ou
 from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_BYTES
 
 _NUMBER = struct.Struct("<Q")
-_HELD_US, _FREE_S, _SLOW_S = 1000, 1e-4, 0.1
-"""A slowed rank waits so long at a step of Python, may go on for so long, and is slowed for so long at most."""
+_HELD, _FREE_S, _SLOW_S = 0.25, 1e-4, 0.1
+"""A slowed rank waits for so much of its delay at a step of Python, goes on for so long, and is slow for so long."""
 
 
 class Barrier:
@@ -82,7 +82,7 @@ class CpuRunner:
         self._barrier.wait()
         if delay_us:
             self._sleep(delay_us * 1e-6)
-        with _slowed() if delay_us else contextlib.nullcontext():
+        with _slowed(int(_HELD * delay_us)) if delay_us else contextlib.nullcontext():
             start = now()
             value = function(*loaded.arguments)
             claimed_ns = now() - start
@@ -99,14 +99,14 @@ class CpuRunner:
 
 
 @contextlib.contextmanager
-def _slowed() -> Iterator[None]:
+def _slowed(held_us: int) -> Iterator[None]:
     """Another thread holds Python's lock most of the time, so that peers are ahead of this rank at every step."""
     ended, last = threading.Event(), time.monotonic() + _SLOW_S
     hold = ctypes.PyDLL(None).usleep  # PyDLL keeps the lock during the call
 
     def hold_often() -> None:
         while not ended.is_set() and time.monotonic() < last:
-            hold(_HELD_US)
+            hold(held_us)
             time.sleep(_FREE_S)
 
     other = threading.Thread(target=hold_often)
