@@ -157,7 +157,7 @@ PROBLEM = Problem(
         Regime(
             name="closed_gates",
             words="whatever passes through SiLU is so far below zero",
-            settings={"closed_by": Whole(low=4, high=10)},
+            settings={"closed_by": Whole(low=4, high=16)},
             apart=(
                 "tiny_values",
                 "huge_values",
