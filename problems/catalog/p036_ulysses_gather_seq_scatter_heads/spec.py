@@ -53,6 +53,11 @@ def _large(world_size: int) -> Dims:
     return dims | {"S": positions, "unpadded_dim_size": positions}
 
 
+def _equal_extents(dims: Dims, world_size: int) -> Dims:
+    """The dimensions where two heads of each rank are all heads, and batch and positions are as many."""
+    return {**dims, "B": 2 * world_size, "T": 2 * world_size}
+
+
 PROBLEM = Problem(
     number=36,
     slug="ulysses_gather_seq_scatter_heads",
@@ -124,6 +129,15 @@ PROBLEM = Problem(
             name="positions_first",
             words="positions come first: layout 0/2 means seq_dim 0 and head_dim 2",
             settings={"layout": Among(options=("0/1", "0/2"))},
+        ),
+        Regime(
+            name="equal_extents",
+            words="batch, positions and heads are as many, so that shapes do not tell which dimension is which",
+            settings={
+                "layout": Among(options=("2/1", "1/0", "2/0", "0/1", "0/2")),
+                "heads_of_a_rank": 2,
+            },
+            derive=_equal_extents,
         ),
         Regime(
             name="mostly_padding",

@@ -121,6 +121,7 @@ MUTANTS = {
 NARROW = {
     "heads_first": along_second_and_third,
     "positions_first": along_second_and_third,
+    "equal_extents": along_second_and_third,
     "mostly_padding": last_share_cut,
     "multiple_of_ranks": cut_to_any_number,
     "other_extents": squeezed,
