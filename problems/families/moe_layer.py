@@ -29,8 +29,8 @@ _ALONE = 128.0
 _OPEN = 32.0
 """Where SiLU hands on what it is given; a power of two, so that a product with it has no rounding error."""
 
-_ALL_LOW = -512.0
-"""What a regime adds to all logits: exponentials of float32 are zero."""
+_FAR = {"low": -512.0, "high": 512.0}
+"""What a regime adds to all logits: exponentials of float32 are zero, or those of float64 infinite for some tokens."""
 
 _LEVEL = 256.0
 """By how much more a regime raises the first choice of some tokens than of others: the exponential of -256 is zero."""
@@ -110,8 +110,7 @@ def _popularity(call: Call) -> Tensor:
     if call.setting("same_experts", usual=False):
         popularity += _UNPOPULAR
         popularity[_chosen_by_all(call)] -= _UNPOPULAR
-    if call.setting("logits", None) == "negative":
-        popularity += _ALL_LOW
+    popularity += _FAR.get(call.setting("logits", ""), 0.0)
     if _has_favourite(call):
         popularity -= _UNLIKELY
         popularity[_chosen_by_all(call)[0]] += 2 * _UNLIKELY
@@ -195,9 +194,9 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor
 
 
 def _alone(call: Call, count: int) -> Tensor:
-    """By how much the first choices (count, 1) are raised: where all logits are low, not all by as much."""
+    """By how much the first choices (count, 1) are raised: where all logits are far from zero, not all by as much."""
     alone = torch.full((count, 1), _ALONE, device=call.device)
-    if call.setting("logits", None) == "negative":
+    if call.setting("logits", None) is not None:
         alone += _LEVEL * call.integers("regime's levels", (count, 1), low=0, high=2)
     return alone
 

@@ -164,7 +164,7 @@ _REGIMES = (
         "makes is around ten million",
         settings={"gates": 0.0},
         dtypes=("bfloat16", "float32"),
-        apart=("no_projection_biases", "some_projection_biases", "copied_values", "negative_logits"),
+        apart=("no_projection_biases", "some_projection_biases", "copied_values", "far_logits"),
     ),
     Regime(
         name="unlikely_choice",
@@ -180,7 +180,7 @@ _REGIMES = (
             "few_tokens",
             "every_expert",
             "copied_values",
-            "negative_logits",
+            "far_logits",
         ),
     ),
     Regime(
@@ -200,7 +200,7 @@ _REGIMES = (
             "some_projection_biases",
             "unlikely_choice",
             "copied_values",
-            "negative_logits",
+            "far_logits",
         ),
     ),
     Regime(
@@ -258,10 +258,10 @@ def regimes(*, made_by: str = "down_proj", times_experts: int | Whole = 2) -> tu
         copied,
         replace(
             copied,
-            name="negative_logits",
-            words="all logits of the router are below -100, and tokens lie on levels 256 apart: exponentials are zero "
-            "unless the token's own maximum is subtracted; the layer only copies",
-            settings={**copied.settings, "logits": "negative"},
+            name="far_logits",
+            words="all logits of the router are below -100, or above 500, and tokens lie on levels 256 apart: "
+            "exponentials are zero or infinite unless the token's own maximum is subtracted; the layer only copies",
+            settings={**copied.settings, "logits": Among(options=("low", "high"))},
             narrow="",
         ),
     )

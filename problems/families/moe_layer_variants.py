@@ -197,7 +197,7 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "closed_gates": Twist(activation=_by_tanh),
         "unlikely_choice": Twist(weights=lambda weights: weights * (weights >= 1e-3)),
         "some_projection_biases": Twist(all_as_gate=True),
-        "negative_logits": Twist(softmax=softmax_from_zero),
+        "far_logits": Twist(softmax=softmax_from_zero),
     }
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
     return programs | {
