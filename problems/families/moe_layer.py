@@ -71,7 +71,8 @@ def sized(call: Call) -> Call:
     top_k = call.setting("top_k", call.dims["top_k"])
     if call.setting("every_expert", usual=False):
         top_k = experts
-    return replace(call, dims={**call.dims, "num_experts": experts, "top_k": top_k})
+    # A single expert is all that can be chosen.
+    return replace(call, dims={**call.dims, "num_experts": experts, "top_k": min(top_k, experts)})
 
 
 def _routed(call: Call) -> Arguments:

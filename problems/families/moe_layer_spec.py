@@ -168,9 +168,9 @@ _REGIMES = (
     ),
     Regime(
         name="unlikely_choice",
-        words="all tokens choose one expert first and another with a probability around 2^-13, out of twice as many as "
-        "usual; what the owners of the others make is 1024 times as large",
-        settings={"others": "unlikely", "times_experts": 2, "top_k": 2},
+        words="all tokens choose one expert first and another with a probability around 2^-13, out of as many as usual "
+        "or twice as many; what the owners of the others make is 1024 times as large",
+        settings={"others": "unlikely", "times_experts": Whole(low=1, high=2), "top_k": 2},
         dtypes=("bfloat16", "float32"),
         apart=(
             "no_gate_bias",
