@@ -24,6 +24,9 @@ def make_inputs(call: Call) -> Arguments:
     if _is_uneven(call):
         begins = call.uniform("regime's beginnings", ("M", 1), dtype=torch.float32) < 1 / 3
         gradients[:, :16].masked_fill_(begins, 0.0)
+    if call.setting("rows", "") == "steep" and not bool((has_values := rows.any(dim=1, keepdim=True)).all()):
+        # Then d_beta is so much larger than d_gamma that float16 holds neither on a scale of both.
+        gradients *= torch.where(has_values, 2.0**-20, 1.0)
     if call.setting("rows", "") == "growing":
         gradients[-32:] *= 64
     if is_exact(call):
@@ -52,7 +55,7 @@ def _uneven(call: Call, rows: Tensor) -> Tensor:
 
 
 def _is_uneven(call: Call) -> bool:
-    return bool(call.setting("rows", "") == "uneven")
+    return bool(call.setting("rows", "") in ("uneven", "steep"))
 
 
 def _one_row(call: Call, gradients: Tensor) -> Tensor:

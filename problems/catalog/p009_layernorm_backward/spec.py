@@ -120,8 +120,8 @@ PROBLEM = Problem(
         Regime(
             name="uneven_rows",
             words="rows of X_hat are zero, as of equal elements, or begin with a zero and have most variance in one "
-            "element, and rows of dY may begin with zeros",
-            settings={"rows": "uneven"},
+            "element, and rows of dY may begin with zeros; where rows are steep, dY is far smaller in all others",
+            settings={"rows": Among(options=("uneven", "steep"))},
             apart=("exact_sums",),
         ),
         replace(
