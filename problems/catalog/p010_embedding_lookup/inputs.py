@@ -42,7 +42,8 @@ def _requests(call: Call) -> Tensor:
     if call.setting("requests", None) == "edges":
         asked = call.integers("regime's owners", ("M",), low=0, high=call.world_size)
         return asked * rows + (rows - 1) * call.integers("regime's edges", ("M",), low=0, high=2)
-    if (kind := call.setting("requests", None)) is not None:
+    kind = call.setting("requests", None)
+    if kind is not None and not (kind == "crowded" and call.rank == owner(call)):
         return (call.rank if kind == "own_rows" else owner(call)) * rows + _rows_of_one(call, kind)
     cuts = call.uniform("cuts", (call.world_size - 1,), dtype=torch.float32).sort().values
     asked = torch.searchsorted(cuts, call.uniform("owners", ("M",), dtype=torch.float32))

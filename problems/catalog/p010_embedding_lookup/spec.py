@@ -1,5 +1,7 @@
 """Row-sharded embedding lookup, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
@@ -141,7 +143,11 @@ PROBLEM = Problem(
         ),
         other_extents(M=Extent(high=300), N=Extent(high=2999)),
         long_extent("long_rows", M=Extent(high=9), N=Extent(low=8193, high=20_000)),
-        beyond_16_bits("many_rows", M=MANY, N=1),
+        replace(
+            beyond_16_bits("many_rows", M=MANY, N=1),
+            words="there are more rows than 16 bits can number, and all ranks but one ask that one alone",
+            settings={"requests": "crowded"},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
