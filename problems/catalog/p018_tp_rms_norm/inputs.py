@@ -22,6 +22,9 @@ def make_inputs(call: Call) -> Arguments:
     hidden = hidden.mul_((row + own).exp2_()).mul_(min(1.0, (epsilon / EPSILON) ** 0.5)).to(call.dtype)
     hidden = in_regime(call, "local_hidden_states", hidden)
     weight = call.normal("local_weight", ("N",)).mul_(magnitude(call))
+    if call.setting("values", "") == "one_rank":
+        # Results without values are zero anyway: the weights may be, too, and the rank still has to take part.
+        weight = in_regime(call, "local_weight", weight)
     if call.setting("edges", "usual") == "plain":
         hidden[[0, -1]] = 0.0
         hidden[:, :8] = 0.0
