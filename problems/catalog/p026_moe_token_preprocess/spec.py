@@ -113,10 +113,11 @@ PROBLEM = Problem(
         ),
         Regime(
             name="one_expert",
-            words="every token of all ranks has seven slots, which name one expert, more often than 16 bits can count",
+            words="every token of all ranks has seven slots, which name one expert, more often than 16 bits can count, "
+            "or these with a sign",
             settings={"slots": "on_one_expert"},
             hides=True,
-            dims={"topk": 7, "M": 9363},
+            dims={"topk": 7, "M": Among(options=("4682", "9363"))},
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
         other_extents(derive=_owned, E=Extent(low=8, high=512, of=8), M=Extent(low=1, high=47)),
