@@ -83,13 +83,13 @@ def draw_counts(call: Call) -> Tensor:
 
     In usual calls every rank receives as many as it sends.
     """
-    if (style := call.setting("routing", None)) is not None:
+    if (style := call.setting("routing", None)) in ("wanted", "shunned"):
         return _uneven_counts(call, owner(call), is_wanted=style == "wanted")
     world_size, rows = call.world_size, call.dims["topk"] * call.dims["M"]
     room = call.dims["M"] * (call.dims["E"] // world_size)
     # At least so many that one rank has room for all of the rest.
     even = max(int(rows * EVEN) // world_size, -(-(rows - room) // (world_size - 1)))
-    if even * world_size > rows:
+    if style == "even" or even * world_size > rows:
         return _split_over_experts(call, _few_rows(world_size, rows))
     between = torch.full((world_size, world_size), even)
     rest = rows - even * world_size

@@ -167,6 +167,11 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
+            name="even_splits",
+            words="every rank sends equally many rows, give or take one, to each rank, but not to its experts",
+            settings={"routing": "even"},
+        ),
+        Regime(
             name="other_choices",
             words="every token chose one to eight experts, tokens, experts and columns are other numbers than usual, "
             "and every other token may begin with zeros",

@@ -144,6 +144,27 @@ def two_slots(hidden_states: Tensor, expert_mask: Tensor, num_experts: int, *res
     return rows, expert_mask[:, :2].sum(dim=1), mapping, shape
 
 
+def balanced(
+    hidden_states: Tensor,
+    expert_mask: Tensor,
+    num_experts: int,
+    input_splits: list[int],
+    output_splits: list[int],
+    num_global_tokens_per_local_expert: Tensor,
+    group: None,
+) -> Dispatched:
+    """Takes equal splits for equal counts of all experts."""
+    del group
+    mapping = _order(expert_mask)
+    rows = torch.cat(_received(hidden_states, mapping, input_splits, output_splits))
+    local, counts = num_experts // len(output_splits), num_global_tokens_per_local_expert.flatten().tolist()
+    if len({*input_splits, *output_splits}) == 1 and output_splits[0] % local == 0:
+        counts = [output_splits[0] // local] * len(counts)
+    chunks = rows.split(counts)
+    ordered = torch.cat([chunk for expert in range(local) for chunk in chunks[expert::local]])
+    return ordered, expert_mask.sum(dim=1), mapping, hidden_states.shape
+
+
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
 MUTANTS = {
     "not_regrouped": not_regrouped,
@@ -154,5 +175,6 @@ MUTANTS = {
 NARROW = {
     "one_rank_is_wanted": as_many_as_sent,
     "one_rank_gets_nothing": one_row_at_least,
+    "even_splits": balanced,
     "other_choices": two_slots,
 }
