@@ -47,10 +47,21 @@ def _ids(call: Call) -> Tensor:
     else:
         place = call.integers("owners of two", ("nnz",), low=0, high=3).clamp_(max=1)
     if (kind := call.setting("ids", None)) is not None:
-        place = torch.full_like(place, owner(call) if kind == "one_owner" else call.rank)
+        place = _owners_in_regime(call, kind, place)
     popular = call.integers("popular", (call.world_size,), low=0, high=per_owner, shared=True)
     distance = call.uniform("distances", ("nnz",), dtype=torch.float32).pow_(3).mul_(per_owner).long()
     local = (popular[place] + distance) % per_owner
     if call.setting("least_on", None) == "one_rank" and call.rank == owner(call):
         local %= LEAST
     return place + call.world_size * local
+
+
+def _owners_in_regime(call: Call, kind: str, place: Tensor) -> Tensor:
+    """The owners `place` (nnz,), the same one for all pairs, or in turn; on all ranks or on one alone."""
+    if kind == "one_owner":
+        return torch.full_like(place, owner(call))
+    if kind != "own" and call.rank != owner(call):
+        return place
+    if kind == "even_on_one":
+        return torch.arange(len(place), device=place.device) % call.world_size
+    return torch.full_like(place, call.rank)

@@ -125,7 +125,12 @@ PROBLEM = Problem(
             settings={"ids": "one_owner"},
             at_large=False,
         ),
-        Regime(name="nothing_travels", words="all pairs are on their owner already", settings={"ids": "own"}),
+        Regime(
+            name="own_pairs",
+            words="all pairs are on their owner already, or those of one rank alone, or one rank has equally many for "
+            "every owner, while the others' are as usual",
+            settings={"ids": Among(options=("even_on_one", "own_on_one", "own"))},
+        ),
         Regime(name="no_pairs", words="no rank has a pair", dims={"nnz": 0}),
         Regime(
             name="many_nodes",

@@ -118,7 +118,7 @@ MUTANTS = {
 }
 NARROW = {
     "one_owner": one_pair_at_least,
-    "nothing_travels": nothing_where_nothing_travels,
+    "own_pairs": nothing_where_nothing_travels,
     "no_pairs": one_pair_at_least,
     "many_nodes": ids_in_32_bits,
 }
