@@ -74,11 +74,14 @@ def _blocks(call: Call, count: int, clip: int) -> Tensor:
 
 
 def _regular_blocks(call: Call, own: Tensor, clip: int, seen: str) -> Tensor:
-    """Blocks of all ranges, of those up to the own one, of keys anywhere, or of a single key each, wherever it lies."""
+    """Blocks of all ranges, of those up to the own one, or of any, `clip` or single keys anywhere."""
     if seen == "all":
         return torch.stack([torch.zeros_like(own), torch.full_like(own, len(own) * clip)], dim=1)
     if seen == "up_to_own":
         return torch.stack([torch.zeros_like(own), own + clip], dim=1)
+    if seen == "as_many":
+        start = call.integers("regime's starts", (len(own),), low=0, high=(len(own) - 1) * clip + 1, shared=True)
+        return torch.stack([start, start + clip], dim=1)
     if seen == "any":
         ends = call.integers("regime's blocks", (len(own), 2), low=0, high=len(own) * clip, shared=True)
         blocks = ends.sort(dim=1).values + torch.arange(2, device=call.device)

@@ -168,10 +168,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_ranges",
-            words="a rank holds 12 tokens in so many ranges, each of which sees keys of any place and number, and "
-            "values begin with a zero",
+            words="a rank holds 12 tokens in so many ranges, each of which sees keys of any place and of any number or "
+            "as many as a range has, and values begin with a zero",
             dims={"T": 12},
-            settings={"ranges": Among(options=("2", "6", "12")), "seen": "any", "first_entry": "zero"},
+            settings={
+                "ranges": Among(options=("2", "6", "12")),
+                "seen": Among(options=("as_many", "any")),
+                "first_entry": "zero",
+            },
         ),
         Regime(
             name="eight_key_heads",
