@@ -122,8 +122,12 @@ PROBLEM = Problem(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
         Regime(
             name="few_rows",
-            words="strips of the result have so few rows; the first bias, the first channel of x or nothing is zero",
-            settings={"first_is_zero": Among(options=("bias", "channel", "none"))},
+            words="strips of the result have so few rows; the first bias, the first channel of x or nothing is zero; "
+            "the image's first or last row, which no other rank needs, may be 2^20 times as large",
+            settings={
+                "first_is_zero": Among(options=("bias", "channel", "none")),
+                "larger_row": Among(options=("first", "last", "none")),
+            },
             dims={"hl": Whole(low=2, high=7)},
         ),
         *of_tensor("x, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
