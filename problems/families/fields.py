@@ -5,8 +5,8 @@ from torch import Tensor
 
 from problems.inputs.values import Call
 
-_EXPONENT = 20
-"""Fields are at most as many powers of two larger or smaller than in usual calls."""
+_EXPONENT = 75
+"""Fields are at most as many powers of two larger or smaller than in usual calls: their ratio is no float32 number."""
 
 
 def sized_by_field(call: Call, fields: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ def sizes_by_field(tolerance: Tolerance) -> Regime:
     """Fields of very different sizes, each of which counts by its own size, with `tolerance`, the usual one."""
     return Regime(
         name="sizes_by_field",
-        words="fields of a batch are of sizes up to a million million times apart, and each counts by its own size",
+        words="fields of a batch are 2^-75 to 2^75 times as large as usual, and each counts by its own size",
         settings={"sizes": "by_field"},
         tolerances={"out": _by_its_own_size(tolerance)},
     )
