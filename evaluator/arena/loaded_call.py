@@ -70,7 +70,7 @@ def copy_of(value: Any, *, factor: float = 1.0) -> Any:
     Its tensors are `factor` times as large, but for those of whole numbers, of 8-bit floats and of modules.
     """
     if isinstance(value, torch.Tensor):
-        is_scaled = factor != 1.0 and value.is_floating_point() and value.element_size() > 1
+        is_scaled = factor != 1.0 and value.element_size() > 1 and (value.is_floating_point() or value.is_complex())
         return _detach(value) * factor if is_scaled else _detach(value).clone()
     if isinstance(value, torch.nn.Module):
         return copy.deepcopy(value)

@@ -163,9 +163,10 @@ def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem
 
 
 def _best_measured(names: Iterable[str], *, problem: str) -> str:
-    """Of `names` the one with times of most problems, of `problem` if one is named; of several the last; or empty.
+    """The profile where most problems were measured, the last of equals; empty if none was measured.
 
-    Our baselines are preferred to public references, and those by the current rule to earlier ones.
+    Where a `problem` is named, only profiles with its times count. Our baselines are preferred to public references,
+    and those by the current rule to earlier ones.
     """
     ours, present, public = [], [], []
     for place, name in enumerate(names):

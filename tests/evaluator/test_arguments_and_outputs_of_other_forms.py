@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from evaluator.arena.loaded_call import interleave, place_outputs
+from evaluator.arena.loaded_call import copy_of, interleave, place_outputs
 from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_into
 from problems import registry
 from problems.harness.trials import _same
@@ -30,6 +30,24 @@ def carried(value: Any) -> tuple[Any, list[torch.Tensor]]:
 def a_filter() -> torch.Tensor:
     indices = torch.tensor([[0, 0, 1], [2, 4, 0]])
     return torch.sparse_coo_tensor(indices, torch.randn(3), (2, 5), is_coalesced=True, check_invariants=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "half"),
+    [
+        (torch.tensor([3.0]), torch.tensor([1.5])),
+        (torch.tensor([3.0], dtype=torch.bfloat16), torch.tensor([1.5], dtype=torch.bfloat16)),
+        (torch.tensor([2.0 + 4.0j]), torch.tensor([1.0 + 2.0j])),
+        (torch.tensor([3]), torch.tensor([3])),
+        (torch.tensor([2.0]).to(torch.float8_e4m3fn), torch.tensor([2.0]).to(torch.float8_e4m3fn)),
+    ],
+)
+def test_call_that_follows_another_at_once_has_half_of_every_number_that_is_not_whole(value: Any, half: Any):
+    copied, number = copy_of([{"x": value}, 0.5], factor=0.5)
+    assert number == 0.5
+    assert copied["x"].dtype == half.dtype
+    assert _same(copied["x"], half)
+    assert copied["x"].data_ptr() != value.data_ptr()
 
 
 def test_rank_receives_the_sparse_tensor_coalesced():

@@ -150,19 +150,14 @@ def balanced(
     num_experts: int,
     input_splits: list[int],
     output_splits: list[int],
-    num_global_tokens_per_local_expert: Tensor,
+    counts: Tensor,
     group: None,
 ) -> Dispatched:
     """Takes equal splits for equal counts of all experts."""
-    del group
-    mapping = _order(expert_mask)
-    rows = torch.cat(_received(hidden_states, mapping, input_splits, output_splits))
-    local, counts = num_experts // len(output_splits), num_global_tokens_per_local_expert.flatten().tolist()
-    if len({*input_splits, *output_splits}) == 1 and output_splits[0] % local == 0:
-        counts = [output_splits[0] // local] * len(counts)
-    chunks = rows.split(counts)
-    ordered = torch.cat([chunk for expert in range(local) for chunk in chunks[expert::local]])
-    return ordered, expert_mask.sum(dim=1), mapping, hidden_states.shape
+    each, left = divmod(output_splits[0], num_experts // len(output_splits))
+    if len({*input_splits, *output_splits}) == 1 and not left:
+        counts = torch.full_like(counts, each)
+    return point_to_point(hidden_states, expert_mask, num_experts, input_splits, output_splits, counts, group)
 
 
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}

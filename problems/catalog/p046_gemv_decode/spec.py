@@ -97,8 +97,8 @@ PROBLEM = Problem(
                 "(one rounding, two, float32 sent) err by at most 0.0055 and 0.0021 rms. The cheapest cheats (logits "
                 "or weights in 8 bits, one scale per row) err by at least 0.040 and 0.0177 rms. At tiny, 2 to 8 ranks, "
                 "10 calls: honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms. 2026-11-29, H200, torch "
-                "2.11: products of odd hidden sizes err by up to 0.0202 in 5 of 39,920 elements, and one of 53,072 was "
-                "1.09 times beyond 0.03. So atol is twice that, and the rms decides.",
+                "2.11: products of odd hidden sizes err by up to 0.0202 in 5 of 39,920 elements. With an atol of 0.03 "
+                "one of 53,072 was at 1.09 of its limit. So atol is twice that, and the rms decides.",
             ),
         ),
     ),
