@@ -22,7 +22,7 @@ from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_ou
 from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_BYTES
 
 _NUMBER = struct.Struct("<Q")
-_HELD, _FREE_S, _SLOW_S = 0.25, 1e-4, 0.1
+_HELD, _GPU_HELD_US, _FREE_S, _SLOW_S = 0.25, 1000, 1e-4, 0.1
 """A slowed rank waits for so much of its delay at a step of Python, goes on for so long, and is slow for so long."""
 
 
@@ -133,14 +133,15 @@ class GpuRunner:
         loaded: LoadedCall,
         *,
         number: int,
-        delay_us: int = 0,  # noqa: ARG002
+        delay_us: int = 0,
         is_open: bool = False,
-        goes_on: bool = False,  # noqa: ARG002
+        goes_on: bool = False,
     ) -> CallTiming:
         """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
 
         With `is_open`, `function` is called once the gate is open and the inputs can be read: what it makes for later
-        calls is then made at once, as where no gate is.
+        calls is then made at once, as where no gate is. A rank with a delay is then slow. With `goes_on` another call
+        follows, once outputs in the host's memory are taken.
         """
         gate, synchronize = self._gate, torch.cuda.synchronize
         begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -154,16 +155,24 @@ class GpuRunner:
         gate.unseal(loaded.sealed)
         if is_open:
             synchronize()
+        others = loaded.others() if goes_on else None
         begin.record()
-        value = function(*loaded.arguments)
+        with _slowed(_GPU_HELD_US) if is_open and delay_us else contextlib.nullcontext():
+            value = function(*loaded.arguments)
         finish.record()
         returned = loaded.collect(value)
         described, targets = planned_outputs(loaded.area, returned)
         gate.finish(returned, targets=targets, number=number)
         gate.say_queued(number)
+        is_on_host = any(each.get("device") == "cpu" for each in described)
+        if others is not None and not is_on_host:
+            function(*others)
         synchronize()
         self._share.take_back()
         store_host_outputs(loaded.area, described, returned)
+        if others is not None and is_on_host:
+            function(*others)
+            synchronize()
         describe_outputs(loaded.output, described)
         return CallTiming(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,22 +10,39 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 
-def device_of(kind: str, *, rank: int, gpus: int) -> torch.device:
-    """The device of a rank among `gpus` GPUs, which ranks share where there are fewer than ranks."""
-    return torch.device(kind, rank % gpus) if kind == "cuda" else torch.device("cpu")
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """What any rank is started with: its place among the ranks, the file where they meet, and descriptors."""
+
+    rank: int
+    world_size: int
+    device: str
+    gpus: int
+    process_group: str
+    store: str
+    channel: int
+    barrier: int
+    clock: int
+    busy_poll_s: float
+
+    @property
+    def own_device(self) -> torch.device:
+        """The rank's device among `gpus` GPUs, which ranks share where there are fewer than ranks."""
+        return torch.device("cuda", self.rank % self.gpus) if self.device == "cuda" else torch.device("cpu")
 
 
-def join(process_group: str, *, rank: int, world_size: int, device: torch.device, gpus: int, store: str) -> None:
+def join(own: Membership) -> None:
     """Form the default process group over the file `store` and test it with one all-reduce."""
+    device, world_size = own.own_device, own.world_size
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        if gpus < world_size:
+        if own.gpus < world_size:
             # NCCL refuses two ranks of one host on one GPU.
-            os.environ["NCCL_HOSTID"] = f"rank-{rank}"
+            os.environ["NCCL_HOSTID"] = f"rank-{own.rank}"
     dist.init_process_group(
-        process_group,
-        store=FileStore(store, world_size),
-        rank=rank,
+        own.process_group,
+        store=FileStore(own.store, world_size),
+        rank=own.rank,
         world_size=world_size,
         device_id=device if device.type == "cuda" else None,
     )

@@ -108,7 +108,7 @@ class Command:
 
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
-    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. With
+    for a late start by `delay_us` (of a slow rank, on a GPU with an open gate), and to `count` library collectives. By
     `is_open` a GPU rank waits until its gate is open before it runs the submission. `reuse` asks a CPU rank to write
     the new inputs into the tensors of the call before where shapes agree. With `goes_on` a rank begins another call, on
     other inputs, as soon as it has stored the outputs of this one. RECORD comes between LOAD and GO: the rank

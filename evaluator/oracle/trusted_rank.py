@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from evaluator.arena.process_group import device_of, join
+from evaluator.arena.process_group import Membership, join
 from evaluator.oracle import messages
 
 Reply = tuple[messages.Body, list[int]]
@@ -40,20 +40,10 @@ def in_turns(handler: Handler, *, file: Path, free: Callable[[], None]) -> Handl
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustedRankSetup:
-    """What a trusted rank is started with."""
+class TrustedRankSetup(Membership):
+    """What a trusted rank is started with, beside that: the page on which ends of calls are posted."""
 
-    rank: int
-    world_size: int
-    device: str
-    gpus: int
-    process_group: str
-    store: str
-    channel: int
-    barrier: int
-    clock: int
     ends: int
-    busy_poll_s: float
 
 
 class TrustedRank:
@@ -61,7 +51,7 @@ class TrustedRank:
 
     def __init__(self, setup: TrustedRankSetup) -> None:
         self._setup = setup
-        self._device = device_of(setup.device, rank=setup.rank, gpus=setup.gpus)
+        self._device = setup.own_device
         self._worked_at = -float("inf")
         self._is_in_use = False
 
@@ -102,14 +92,7 @@ class TrustedRank:
         """Join the process group, then answer until the host closes its end."""
         setup = self._setup
         channel = socket.socket(fileno=setup.channel)
-        join(
-            setup.process_group,
-            rank=setup.rank,
-            world_size=setup.world_size,
-            device=self._device,
-            gpus=setup.gpus,
-            store=setup.store,
-        )
+        join(setup)
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})

@@ -29,11 +29,11 @@ class Wording:
     says: str
 
 
-VERSION = "pkb-prompt-4"
+VERSION = "pkb-prompt-5"
 """The version that is given where none is asked for."""
-ZERO_SHOT = "pkb-prompt-4-zero-shot"
-AS_PUBLISHED = "pkb-prompt-4-published"
-WITH_HINTS = "pkb-prompt-4-hints"
+ZERO_SHOT = "pkb-prompt-5-zero-shot"
+AS_PUBLISHED = "pkb-prompt-5-published"
+WITH_HINTS = "pkb-prompt-5-hints"
 VERSIONS = {
     VERSION: Wording("one-shot", "What is asked, and a worked example of another problem; not how to make it fast."),
     ZERO_SHOT: Wording("zero-shot", "What is asked, without an example."),
@@ -129,7 +129,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "example_source": example and render_to_string(f"prompts/{example}_{example_backend.value}.py.txt").strip(),
         **_machine(profile),
     }
-    template = "prompts/as_published.txt" if version == AS_PUBLISHED else "prompts/v4.txt"
+    template = "prompts/as_published.txt" if version == AS_PUBLISHED else "prompts/v5.txt"
     return Prompt(
         problem=slug,
         revision=registry.revision(slug),

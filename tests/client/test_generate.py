@@ -131,7 +131,7 @@ def test_every_sample_is_an_attempt_even_without_a_program(command, alice, tmp_p
 
 
 def test_a_run_declares_the_prompt_with_hints_and_takes_no_attempt_with_another(command, alice, tmp_path):
-    hints = ("--prompt-version", "pkb-prompt-4-hints")
+    hints = ("--prompt-version", "pkb-prompt-5-hints")
     call = ("generate", "allreduce", "--model", "told", "--profile", "cpux2", "--json")
     with ModelServer(lambda _: "I give up.") as server:
         environment = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
@@ -140,11 +140,11 @@ def test_a_run_declares_the_prompt_with_hints_and_takes_no_attempt_with_another(
         run = json.loads(done.out)["run"]
         other = command(*call, "--run", run, "--journal", "other.jsonl", **environment)
         assert len(server.asked) == 1
-    assert alice.runs.get(run).prompt_version == "pkb-prompt-4-hints"
-    told = alice.prompt("allreduce", profile="cpux2", version="pkb-prompt-4-hints")
+    assert alice.runs.get(run).prompt_version == "pkb-prompt-5-hints"
+    told = alice.prompt("allreduce", profile="cpux2", version="pkb-prompt-5-hints")
     assert server.asked[0]["messages"][0]["content"] == told.text != alice.prompt("allreduce").text
     assert other.status == 2
-    assert "Use --prompt-version pkb-prompt-4-hints" in other.err
+    assert "Use --prompt-version pkb-prompt-5-hints" in other.err
 
 
 def test_a_refusing_endpoint_fails_the_sample_and_says_how_to_go_on(command, tmp_path):

@@ -28,7 +28,7 @@ from evaluator.arena import busy_poll, protocol
 from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CallTiming, new_runner
 from evaluator.arena.loaded_call import LoadedCall
-from evaluator.arena.process_group import device_of, group_maker, join
+from evaluator.arena.process_group import Membership, group_maker, join
 from evaluator.arena.profiler import Recorder
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank.collective_count import CollectiveCount
@@ -38,22 +38,12 @@ _MAX_TEXT = protocol.STATUS_FLIGHT_START - protocol.STATUS_TEXT_START - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankSetup:
-    """What a rank is started with: its identity, the path of its submission, and its descriptors."""
+class RankSetup(Membership):
+    """What a rank of a submission is started with, beside that: the path of the submission, and two descriptors."""
 
-    rank: int
-    world_size: int
-    device: str
-    gpus: int
-    process_group: str
     source: str
-    store: str
-    channel: int
     status_page: int
-    barrier: int
-    clock: int
     log: int
-    busy_poll_s: float
 
 
 class StatusPage:
@@ -130,7 +120,7 @@ class Shim:
         self._setup = setup
         self._status_page = status_page
         self._socket = socket.socket(fileno=setup.channel)
-        self._device = device_of(setup.device, rank=setup.rank, gpus=setup.gpus)
+        self._device = setup.own_device
         self._barrier = Barrier(setup.barrier, rank=setup.rank, world_size=setup.world_size)
         self._solution: Callable[..., Any] | None = None
         self._buffer = CallBuffer(self._device, group_of=group_maker(setup.world_size))
@@ -140,14 +130,7 @@ class Shim:
         """Form the process group, prove it with one all-reduce, and report READY."""
         try:
             setup = self._setup
-            join(
-                setup.process_group,
-                rank=setup.rank,
-                world_size=setup.world_size,
-                device=self._device,
-                gpus=setup.gpus,
-                store=setup.store,
-            )
+            join(setup)
             self._runner = new_runner(self._device, self._barrier, clock=setup.clock, rank=setup.rank)
         except Exception as error:
             raise Failed(Failure.START, traceback.format_exc()) from error

@@ -61,6 +61,7 @@ class Caller:
         self._mapped = [NOTHING_MAPPED] * opened.ranks
         self._earlier: list[InputSpec] = []
         self._comparisons_s: list[float] = []
+        self._punctual: set[int] = set()
         self.input_bytes = 0
         self.regime: Regime | None = None
 
@@ -214,7 +215,10 @@ class Caller:
         self._mapped = [item.areas_number for item in inputs]
         if recordings:
             self._ranks.record(call.number, recordings, seconds=limit_s)
+        is_skewed = call.kind is CallKind.SKEWED
         is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
+        # At the smallest size late ranks are slow at every step of Python, at others their devices begin late.
+        is_early |= is_skewed and self._at_size.size == job.sizes[0]
         opening = Opening(
             key=call.key,
             head_s=0.0 if is_early else self._launch_ahead.seconds,
@@ -231,7 +235,7 @@ class Caller:
                     inputs=() if self._is_on_device else [item.file for item in inputs],
                     reuse=call.is_reused,
                     count=call.kind is not CallKind.PLAIN and job.counts_collectives,
-                    goes_on=call.kind is CallKind.SKEWED,
+                    goes_on=is_skewed,
                     seconds=limit_s,
                 )
         except UnseenEnd as unseen:
@@ -257,12 +261,14 @@ class Caller:
             call.findings += checks.altered(call, traces, size)
 
     def _delays_us(self, kind: CallKind) -> tuple[int, ...]:
-        """In a skewed call a secret delay for some ranks, at least one and not all; else none."""
+        """In a skewed call a secret delay for some ranks, in the next one for the others; else none."""
         world_size = self._opened.ranks
         if kind is not CallKind.SKEWED:
             return (0,) * world_size
         least, most = self.job.profile.timing_policy.skew_us
-        late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
+        some = secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1)))
+        late = self._punctual or set(some)
+        self._punctual = set() if self._punctual else set(range(world_size)) - late
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
     def _new_files(self, call: Call, poison: bytes) -> list[int]:

@@ -14,7 +14,7 @@ VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 """The verdicts on an output's values."""
 
 _KINDS = {
-    CallKind.SKEWED: " (some ranks were late; on CPUs each went on with another call at once)",
+    CallKind.SKEWED: " (some ranks were late, and each went on with another call at once)",
     CallKind.NEAR: " (only a few elements were new)",
     CallKind.RECORDED: " (the profiler recorded it)",
 }

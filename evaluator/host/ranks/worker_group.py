@@ -142,7 +142,7 @@ class WorkerGroup:
             inputs: CPU ranks get theirs now, one file per rank.
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
-            goes_on: whether CPU ranks begin another call as soon as they have ended this one.
+            goes_on: whether ranks begin another call as soon as the outputs of this one are taken.
             seconds: the deadline of the answers.
 
         Returns:
@@ -152,9 +152,8 @@ class WorkerGroup:
             WorkerGroupFailure: not every rank answered.
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
-        delays = (0,) * len(self._workers) if self._resources.clock is not None else opening.delays_us
         told = {"reuse": reuse, "count": count, "is_open": opening.is_early, "goes_on": goes_on}
-        commands = [Command(kind=CommandKind.GO, call=call, delay_us=delay, **told) for delay in delays]
+        commands = [Command(kind=CommandKind.GO, call=call, delay_us=delay, **told) for delay in opening.delays_us]
         files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
         reports, taken = self._timed(commands, files, opening, seconds=seconds)
         for worker in self._workers:

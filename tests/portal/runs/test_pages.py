@@ -255,9 +255,9 @@ def test_a_run_is_read_by_score_or_by_calls_back_to_back(client, alice, node):
 
 def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
     for name, prompt, verdict in (
-        ("told", "pkb-prompt-4-hints", Verdict.PASSED),
-        ("first", "pkb-prompt-4", Verdict.PASSED),
-        ("second", "pkb-prompt-4", Verdict.DEADLOCK),
+        ("told", "pkb-prompt-5-hints", Verdict.PASSED),
+        ("first", "pkb-prompt-5", Verdict.PASSED),
+        ("second", "pkb-prompt-5", Verdict.DEADLOCK),
         ("own", "pkb-prompt-0", Verdict.PASSED),
         ("silent", "", Verdict.PASSED),
     ):
@@ -266,24 +266,24 @@ def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
         actions.publish_run(run, by=alice, sources="public")
     rows = client.get("/api/v1/leaderboards/models/?profile=cpux2").json()["rows"]
     assert [(row["model"]["name"], row["place"], row["prompt_version"]) for row in rows] == [
-        ("first", 1, "pkb-prompt-4"),
-        ("second", 1, "pkb-prompt-4"),  # one problem apart: not distinguishable
-        ("told", 1, "pkb-prompt-4-hints"),
+        ("first", 1, "pkb-prompt-5"),
+        ("second", 1, "pkb-prompt-5"),  # one problem apart: not distinguishable
+        ("told", 1, "pkb-prompt-5-hints"),
         ("own", 1, "pkb-prompt-0"),
         ("silent", 1, ""),
     ]
     board = client.get("/leaderboards/models/?profile=cpux2").content.decode()
     titles = re.findall(r'<h2 id="prompt-\d">(.+?)</h2>', board)
     assert titles == [
-        "Prompt pkb-prompt-4: one-shot",
-        "Prompt pkb-prompt-4-hints: with hints",
+        "Prompt pkb-prompt-5: one-shot",
+        "Prompt pkb-prompt-5-hints: with hints",
         "Other prompts, or none declared",
     ]
     assert "These runs did not all have the same prompt" in board
     assert all(words in board for words in ("prompt pkb-prompt-0", "prompt not declared"))
     overview = client.get("/leaderboards/").content.decode()
     leading = overview.split('aria-label="Leading models"')[1].split("</table>")[0]
-    assert "with prompt pkb-prompt-4." in leading
+    assert "with prompt pkb-prompt-5." in leading
     assert re.findall(r'href="/models/([a-z]+)', leading) == ["first", "second"]
     pair = Run.objects.filter(model__name__in=("first", "told")).values_list("pk", flat=True)
     assert "different prompts" in client.get(f"/runs/compare/?a={pair[0]}&b={pair[1]}").content.decode()

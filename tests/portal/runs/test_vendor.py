@@ -113,18 +113,18 @@ def test_the_prompt_says_what_is_asked_and_which_inputs_are_legal():
         asked = [said for title, said in sections_of(problem) if title not in HINTS]
         missing = [said for said in (" ".join(beginning.split()), *asked, *legal) if said not in text]
         assert missing == [], problem.slug
-        assert prompt.version == "pkb-prompt-4"
+        assert prompt.version == "pkb-prompt-5"
 
 
 def test_the_prompt_with_hints_is_another_version_with_the_whole_statement(anonymous):
     address = "/api/v1/problems/allreduce/prompt/?backend=cuda&profile=h100x8"
-    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}&version=pkb-prompt-4-hints").json()
-    assert (bare["version"], told["version"]) == ("pkb-prompt-4", "pkb-prompt-4-hints")
+    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}&version=pkb-prompt-5-hints").json()
+    assert (bare["version"], told["version"]) == ("pkb-prompt-5", "pkb-prompt-5-hints")
     assert bare["digest"] != told["digest"]
     assert registry.statement("allreduce").strip() in told["text"]
     assert "Primitives within reach" in told["text"]
     assert_problem(anonymous.get(f"{address}&version=pkb-prompt-2"), status=422, field="version")
-    page = anonymous.get("/problems/allreduce/prompt/?profile=h100x8&backend=cuda&version=pkb-prompt-4-hints")
+    page = anonymous.get("/problems/allreduce/prompt/?profile=h100x8&backend=cuda&version=pkb-prompt-5-hints")
     assert "What a fast kernel does" in page.content.decode()
     assert anonymous.get("/problems/allreduce/prompt/?version=pkb-prompt-2").status_code == 404
 
@@ -155,7 +155,7 @@ def test_without_an_example_the_prompt_says_the_same_and_as_published_it_says_no
 
 def test_the_page_of_a_prompt_opens_on_cuda_and_on_hardware_that_was_measured(anonymous):
     page = anonymous.get("/problems/allreduce/prompt/").content.decode()
-    assert re.findall(r'<option value="([^"]*)" selected>', page) == ["h200x2-nomc", "cuda", "pkb-prompt-4"]
+    assert re.findall(r'<option value="([^"]*)" selected>', page) == ["h200x2-nomc", "cuda", "pkb-prompt-5"]
 
 
 def test_the_cuda_and_triton_examples_are_those_that_are_judged_on_gpus():
