@@ -139,9 +139,8 @@ class GpuRunner:
     ) -> CallTiming:
         """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
 
-        With `is_open`, `function` is called once the gate is open and the inputs can be read: what it makes for later
-        calls is then made at once, as where no gate is. A rank with a delay is then slow. With `goes_on` another call
-        follows, once outputs in the host's memory are taken.
+        With `is_open`, `function` is called once the gate is open: what it makes for later calls is then made at once,
+        as where no gate is, and a late rank is slow. With `goes_on` another call follows behind the copy.
         """
         gate, synchronize = self._gate, torch.cuda.synchronize
         begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))

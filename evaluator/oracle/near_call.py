@@ -17,10 +17,10 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True, kw_only=True)
 class NearCall(Call):
-    """A call drawn as call number `base`, except for a few elements of every tensor, which come from its own number.
+    """A call drawn as call number `base`, except for a few elements of every tensor, at secret indices.
 
-    The changed elements are the largest changes among secret indices. Draws that are not values of single elements
-    (permutations, bare generators) are the base's.
+    They are the largest changes to this call's own number. Or the largest elements change places with the smallest,
+    which leaves sums as they were. Permutations and bare generators are the base's.
     """
 
     base: int
@@ -31,24 +31,25 @@ class NearCall(Call):
 
     def _as(self, index: int) -> Call:
         """The plain call number `index`."""
-        known = {field.name: getattr(self, field.name) for field in fields(Call)}
-        return Call(**{**known, "index": index})
+        return Call(**{field.name: getattr(self, field.name) for field in fields(Call)} | {"index": index})
 
     def _mixed(self, name: str, draw: Callable[[Call], torch.Tensor], **options: Any) -> torch.Tensor:
         fresh_call = self._as(self.index)
-        old, new = draw(self._as(self.base)), draw(fresh_call)
+        old, new = (draw(call).contiguous() for call in (self._as(self.base), fresh_call))
         if old.numel() < _LEAST:
             return old
         generator = fresh_call.generator(f"{name}: changed elements", shared=options.get("shared", False))
-        flat_old, flat_new = old.contiguous().view(-1), new.contiguous().view(-1)
-        indices = torch.randint(
-            old.numel(), (min(old.numel(), _LOOKED_AT),), generator=generator, device=old.device, dtype=torch.int64
-        )
-        change = (flat_new[indices].float() - flat_old[indices].float()).abs()
-        chosen = indices[change.argsort(descending=True, stable=True)[:_CHANGED]]
-        bits = _BITS[old.element_size()]
-        flat_old.view(bits)[chosen] = flat_new.view(bits)[chosen]
-        return flat_old.view(old.shape)
+        some = torch.randint(old.numel(), (1 + min(old.numel(), _LOOKED_AT),), generator=generator, device=old.device)
+        indices = some[1:].unique()
+        changed, fresh = (each.view(-1).view(_BITS[old.element_size()]) for each in (old, new))
+        before, after = (each.view(-1)[indices].float() for each in (old, new))
+        if some[0] % 2:
+            chosen = indices[before.argsort(stable=True)[[*range(_CHANGED // 2), *range(-_CHANGED // 2, 0)]]]
+            changed[chosen] = changed[chosen.flip(0)]
+        else:
+            chosen = indices[(after - before).abs().argsort(descending=True, stable=True)[:_CHANGED]]
+            changed[chosen] = fresh[chosen]
+        return old
 
 
 def _drawing(draw: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

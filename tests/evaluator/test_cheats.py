@@ -39,9 +39,10 @@ ROUNDS = 10
 JUDGED = {name: program for name, program in programs().items() if not program.judged and program.is_runnable}
 CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
 FORGERS = [name for name in CHEATS if JUDGED[name].forges_time]
-LUCKY = {"m7_missing_barrier": 4, "m10_refilled_buffer": 4}
+LUCKY = {"m7_missing_barrier": 4, "m10_refilled_buffer": 4, "r08_cache_by_sum": 4}
 """How often a cheat is judged again where it PASSED. In a skewed call a rank is 7 to 32 ms later than the others wait,
-which a busy machine hides now and then. If it does in one judgement of five, it does in all five once in 3,000."""
+which a busy machine hides now and then. If it does in one judgement of five, it does in all five once in 3,000. Sums
+stay, on one rank of two at least, in three near calls of four."""
 NEEDS_QUIET = ["r36_burning_peers"]
 """Where a busy machine leaves the cheat too little processor time to be a cheat."""
 TWINS = [name for name, program in JUDGED.items() if program.is_twin]

@@ -165,6 +165,13 @@ PROBLEM = Problem(
             apart=("few_pairs", "other_extents"),
             derive=_one_element_each,
         ),
+        Regime(
+            name="middling_terms",
+            words="all features are the same vector, and e to the power of every logit is about a tenth, too large to "
+            "stand for the logarithm of one plus it",
+            settings={"scale": 1.0, "bias": Real(low=-3.34, high=-3.3), "features": "same"},
+            dims={"B": Extent(low=100, high=128)},
+        ),
         Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}, apart=("sharp",)),
         other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=2048, of=64), narrow=""),
     ),

@@ -114,6 +114,18 @@ def logarithms_of_one_and_more(
     return (total / len(images)).to(images.dtype)
 
 
+def exponentials_below_a_tenth(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """An exponential of up to a tenth stands for the logarithm of one and it."""
+    logits = images.float() @ torch.cat(all_gathered(texts)).float().T * logit_scale + logit_bias
+    first = dist.get_rank() * len(images)
+    raised = logits.exp()
+    total = torch.where(raised < 0.1, raised, nn.functional.softplus(logits)).sum()
+    total -= logits[:, first : first + len(images)].diagonal().sum()
+    return (total / len(images)).to(images.dtype)
+
+
 def pairs_two_by_two(
     images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
 ) -> Tensor:
@@ -142,6 +154,7 @@ MUTANTS = {
 }
 NARROW = {
     "opposite_features": matches_by_exponentials,
+    "middling_terms": exponentials_below_a_tenth,
     "small_terms": logarithms_of_one_and_more,
     "few_pairs": pairs_two_by_two,
     "other_extents": first_64_features,

@@ -241,7 +241,7 @@ PROBLEM = Problem(
         "Queries and keys are shorter than 1e6.",
         "Tensors are contiguous.",
         "Values are finite.",
-        "Where channels forget within a token or two, every rank has values.",
+        "Where channels forget within a token or two, every rank has values, and all are alike in size.",
         "`cp_group` and `tp_group` are those of the process grid.",
         "Every rank has as many tokens and heads, and at least 5 tokens; their number may be odd.",
         "Keys have 32 or 128 channels and values 48 or 128; there are one or two sequences and at least two heads.",
