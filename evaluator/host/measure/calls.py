@@ -23,8 +23,10 @@ from problems.spec.schema import Regime
 _KEY_BYTES = 32
 """The length of the key that seals a call's inputs."""
 
-_REMEMBERED = 3
-_REPLAYS = 2
+_REMEMBERED, _REPLAYS = 3, 2
+_MOST_COPIED = 1 << 28
+"""Bytes of a rank's inputs up to which another call follows at once, which takes memory for them and its outputs."""
+
 _LATE_S = 0.1
 """How long after a wrong output the judge waits for late writes before it reads the output again."""
 
@@ -215,10 +217,10 @@ class Caller:
         self._mapped = [item.areas_number for item in inputs]
         if recordings:
             self._ranks.record(call.number, recordings, seconds=limit_s)
-        is_skewed = call.kind is CallKind.SKEWED
+        goes_on = call.kind is CallKind.SKEWED and self.input_bytes <= _MOST_COPIED
         is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
         # At the smallest size late ranks are slow at every step of Python, at others their devices begin late.
-        is_early |= is_skewed and self._at_size.size == job.sizes[0]
+        is_early |= goes_on and self._at_size.size == job.sizes[0]
         opening = Opening(
             key=call.key,
             head_s=0.0 if is_early else self._launch_ahead.seconds,
@@ -235,7 +237,7 @@ class Caller:
                     inputs=() if self._is_on_device else [item.file for item in inputs],
                     reuse=call.is_reused,
                     count=call.kind is not CallKind.PLAIN and job.counts_collectives,
-                    goes_on=is_skewed,
+                    goes_on=goes_on,
                     seconds=limit_s,
                 )
         except UnseenEnd as unseen:

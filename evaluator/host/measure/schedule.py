@@ -39,11 +39,8 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
 
 
 def check_kinds(count: int, *, job: Job) -> list[CallKind]:
-    """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order.
-
-    The skewed kind comes twice, so that every rank is late once.
-    """
-    kinds = _special_kinds(job)
+    """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
+    kinds = _special_kinds(job)  # skewed ones twice, so that every rank is late once
     special = [*kinds, *kinds[:1]][: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
