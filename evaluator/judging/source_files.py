@@ -51,6 +51,7 @@ ARCHIVE_ERRORS = (
     zlib.error,  # packed bytes that are no deflate stream
     ValueError,  # a name that is not UTF-8; bytes before the archive's start
     OverflowError,  # bytes beyond the largest offset
+    IndexError,  # a file with a password and without a name
     OSError,  # a file on disk that cannot be read, or bytes before its start
 )
 """What `zipfile` raises for bytes that anyone may send. Below Exception these have no common base."""
@@ -60,8 +61,8 @@ _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 def why_unreadable(error: Exception) -> str:
     """What one of `ARCHIVE_ERRORS` says, for the author."""
-    if isinstance(error, EOFError | OverflowError):  # without words of their own, or with those of the interpreter
-        return "a file lies partly or wholly outside it"
+    if isinstance(error, EOFError | OverflowError | IndexError):  # without words, or with those of the interpreter
+        return "a file has no name, or lies partly or wholly outside it"
     return str(error)
 
 

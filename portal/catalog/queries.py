@@ -163,7 +163,7 @@ def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem
 
 
 def _best_measured(names: Iterable[str], *, problem: str) -> str:
-    """The profile where most problems were measured, the last of equals; empty if none was measured.
+    """The measured profile with the fewest ranks, the last of equals; empty if none was measured.
 
     Where a `problem` is named, only profiles with its times count. Our baselines are preferred to public references,
     and those by the current rule to earlier ones.
@@ -172,8 +172,8 @@ def _best_measured(names: Iterable[str], *, problem: str) -> str:
     for place, name in enumerate(names):
         table, theirs = baselines(name), public_references(name)
         if table is not None and (not problem or problem in table.baselines):
-            ours.append((len(table.baselines), place, name))
+            ours.append((-profiles.get(name).world_size, place, name))
             present += ours[-1:] * (table.rule == SCORE_RULE)
         if theirs is not None and (not problem or problem in theirs.median_us):
-            public.append((1, place, name))
+            public.append((0, place, name))
     return max(present or ours or public, default=(0, 0, ""))[-1]
