@@ -151,13 +151,10 @@ def view_of(area: Area, *, dtype: torch.dtype, start: int, count: int) -> torch.
     return _stretch(area, start, count * dtype.itemsize).view(dtype)
 
 
-def _is_plain(value: Any) -> bool:
-    return type(value) in (torch.Tensor, torch.nn.Parameter)
-
-
 def joined(value: Any) -> Any:
     """A list or tuple of tensors of one shape, dtype and device as their stack; anything else as it is."""
-    if not isinstance(value, (list, tuple)) or not value or not all(map(_is_plain, value)):
+    plain = (torch.Tensor, torch.nn.Parameter)
+    if not isinstance(value, (list, tuple)) or not value or not all(type(item) in plain for item in value):
         return value
     likenesses = {(item.shape, item.dtype, item.device, item.layout) for item in value}
     return torch.stack(tuple(value)) if len(likenesses) == 1 and value[0].layout is torch.strided else value
@@ -244,15 +241,16 @@ class Unpacker:
     def _copied(self, flat: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         tensor = self._reusable(source)
         if tensor is None:
-            return flat.to(self._device, copy=True).as_strided(source.shape, source.stride())
+            # Not at the start of its storage, as a part of a larger tensor lies.
+            lead = _ALIGNMENT // flat.element_size()
+            tensor = torch.empty(lead + flat.numel(), dtype=flat.dtype, device=self._device)[lead:]
+            return tensor.copy_(flat).as_strided(source.shape, source.stride())
         # Through `.data`, so that a version counter does not reveal new inputs.
         tensor.data.as_strided(flat.shape, (1,)).copy_(flat)
         return tensor
 
     def _reusable(self, source: torch.Tensor) -> torch.Tensor | None:
-        position = len(self.tensors)
-        if position >= len(self._previous):
-            return None
-        tensor = self._previous[position]
-        same = tensor.dtype == source.dtype and tensor.shape == source.shape and tensor.stride() == source.stride()
-        return tensor if same else None
+        for tensor in self._previous[len(self.tensors) :][:1]:
+            if (tensor.dtype, tensor.shape, tensor.stride()) == (source.dtype, source.shape, source.stride()):
+                return tensor
+        return None
