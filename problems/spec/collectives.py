@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES, EDGES, ZERO_VALUES, beyond_16_bits, long_extent, other_extents
-from problems.spec.schema import Regime
+from problems.spec.schema import Dims, Regime
 
-_LONG = ("8193", "8209", "9601", "10007", "11003", "12289")
+_LONG = ("8193", "8209", "70001", "10007", "11003", "12289", "40009", "9601")
 """Odd, so that no wider word holds a whole number of elements, and more than 1024 threads of 16 bytes hold."""
 
 _MANY = Among(options=("65537", "66601", "69997"))
@@ -20,6 +20,23 @@ ALIKE_MATRICES = Regime(
 )
 """For copies; `problems.families.alike_matrices` draws them."""
 
+_ELEMENTS = 4096
+
+
+def _of_one_size(dims: Dims, _world_size: int) -> Dims:
+    return {**dims, "N": _ELEMENTS // dims["M"]}
+
+
+_ONE_SIZE = Regime(
+    name="one_size",
+    words="matrices have 4096 elements, in 16 to 256 rows",
+    dims={"M": Among(options=("16", "32", "64", "128", "256"))},
+    derive=_of_one_size,
+    narrow="tail_left_out",
+    apart=("other_extents", "alike_matrices", "long_rows"),
+)
+"""A whole number of tiles of every kind; what is kept by the number of elements alone meets another shape."""
+
 COPIED_REGIMES = (
     replace(
         ZERO_VALUES,
@@ -28,6 +45,7 @@ COPIED_REGIMES = (
     ),
     *(regime for regime in COPIED_VALUES if regime is not ZERO_VALUES),
     other_extents(M=Extent(high=120), N=Extent(high=200)),
+    _ONE_SIZE,
     # Of few elements, a last piece is short where ranks take pieces of a size, or there is none.
     replace(
         long_extent("long_rows", M=1, N=Among(options=("5", "9", *_LONG[::2]))),
@@ -49,6 +67,7 @@ SUMMED_EXTENTS = (
         "second half of it is the negative of the first; where they are whole, it holds whole numbers of thousands",
         settings={"edges": Among(options=("zero", "negative", "opposite", "whole"))},
     ),
+    replace(_ONE_SIZE, apart=("other_extents", "long_rows")),
     long_extent("long_rows", M=Whole(low=1, high=3), N=Among(options=_LONG)),
     beyond_16_bits("many_rows", M=_MANY, N=3),
 )

@@ -5,16 +5,33 @@ from dataclasses import replace
 from problems.spec.axes import message_size
 from problems.spec.collectives import SUMMED_EXTENTS, SUMMED_INVARIANTS
 from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
-from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+    Tolerance,
+)
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _LLAMA_8B_LAYER_ROWS = 53_248
 """Weights of one Llama 3.1 8B layer in rows of 4096: 2 x 4096 (query, output) + 2 x 1024 (key, value) + 3 x 14336."""
 
 
-def with_tall_rows(dims: Dims, world_size: int) -> Dims:
-    """`dims` with the rows of the argument that belong to M rows of the result."""
-    return {**dims, "WM": world_size * dims["M"]}
+def _tall(regime: Regime) -> Regime:
+    """A regime of extents with the rows of the argument that belong to M rows of the result."""
+
+    def derived(dims: Dims, world_size: int) -> Dims:
+        known = regime.derive(dims, world_size) if regime.derive else dims
+        return {**known, "WM": world_size * known["M"]}
+
+    return replace(regime, derive=derived)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -102,7 +119,7 @@ PROBLEM = Problem(
         *SUMMED_VALUES,
         SPECIAL_VALUES,
         exact_sums("out"),
-        *(replace(regime, derive=with_tall_rows) for regime in SUMMED_EXTENTS),
+        *map(_tall, SUMMED_EXTENTS),
     ),
     invariants=(*SUMMED_INVARIANTS, "The argument has exactly M rows for each rank."),
     dtypes=ALL_DTYPES,
