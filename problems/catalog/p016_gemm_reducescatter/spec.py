@@ -1,5 +1,7 @@
 """GEMM + reduce-scatter along rows, described."""
 
+from math import gcd
+
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Extent
@@ -20,6 +22,13 @@ def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
 
 def _split(dims: Dims, world_size: int) -> Dims:
     return {**dims, "M_local": dims["M"] // world_size}
+
+
+def _whole_split(dims: Dims, world_size: int) -> Dims:
+    """The same with the least K/W from the drawn one on that makes K a multiple of 128, and M/W of at least 2."""
+    step = 128 // gcd(128, world_size)
+    inner, rows = -(-dims["K_local"] // step) * step, max(dims["M"], 2 * world_size)
+    return {**dims, "M": rows, "K_local": inner, "M_local": rows // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -112,9 +121,9 @@ PROBLEM = Problem(
         *of_product("A_local", "B_local"),
         exact_sums("C_local"),
         other_products(
-            derive=_split,
-            M=Extent(low=64, high=160, of=16),
-            K_local=Extent(low=64, high=256, of=64),
+            derive=_whole_split,
+            M=Extent(low=16, high=160, of=16),
+            K_local=Extent(low=16, high=256, of=16),
             N=Extent(low=256, high=1024, of=256),
         ),
     ),
