@@ -1,7 +1,7 @@
 """Gradient-norm clipping over sharded gradients, described."""
 
 from problems.families import clipping_spec
-from problems.spec.ranges import Among, Extent
+from problems.spec.ranges import Among, Extent, Real
 from problems.spec.regimes import SUMMED_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
@@ -133,8 +133,8 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="below_the_limit",
-            words="the norm is below the limit, so that nothing is scaled",
-            settings={"more_room": 20.0},
+            words="the norm is below the limit, which may be beyond the range of float32, so that nothing is scaled",
+            settings={"more_room": Real(low=20.0, high=1e300, often=(1e300,), by_size=True)},
             apart=("near_the_limit",),
         ),
         Regime(
