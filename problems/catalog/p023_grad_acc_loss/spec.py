@@ -149,7 +149,7 @@ PROBLEM = Problem(
         "A rank with tokens has a finite loss, between 0.1 and 50 in size. Losses of all ranks have one sign.",
         "Only a rank without tokens has a loss that is NaN or infinite.",
         "`global_valid_tokens` is the sum of `local_valid_tokens` over the ranks.",
-        "Incoming gradients are at most 1e15 in size.",
+        "An incoming gradient is zero, or between 1e-20 and 1e15 in size.",
         "Where their signs differ, the second part of `grad_loss` is the larger one.",
     ),
 )
