@@ -155,8 +155,9 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="ignored_word",
-            words="`ignore_index` is a word of the vocabulary, or -1",
-            settings={"ignored_word": Among(options=("first", "other", "none"))},
+            words="`ignore_index` is a word of the vocabulary, or -1; or it is long, beyond 32 bits, and a word in its "
+            "lowest bits",
+            settings={"ignored_word": Among(options=("first", "other", "long", "none"))},
         ),
         Regime(
             name="ratios_at_the_limit",

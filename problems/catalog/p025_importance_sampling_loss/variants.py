@@ -14,7 +14,7 @@ Results = tuple[Tensor, None, Tensor, Tensor, Tensor]
 def _finish(logits: Tensor, labels: Tensor, old: Tensor, advantages: Tensor, *, valid: Tensor) -> Results:
     """Everything after the logits, in the logits' dtype, each number gathered on its own."""
     dtype = old.dtype
-    chosen = logits.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1).float()
+    chosen = logits.gather(1, labels.clamp(0, logits.shape[1] - 1).unsqueeze(1)).squeeze(1).float()
     lp = torch.where(valid, chosen - logits.float().logsumexp(dim=1), 0.0).to(dtype)
     delta = torch.where(valid, (lp - old).clamp(-20, 20), 0)
     ratio = delta.exp()
@@ -100,7 +100,7 @@ def half_the_vocabulary(
     logits = (hidden_states @ weight.t()).float()
     keep = torch.zeros_like(logits, dtype=torch.bool)
     keep[:, : weight.shape[0] // 2] = True
-    keep.scatter_(1, labels.clamp(min=0).unsqueeze(1), value=True)
+    keep.scatter_(1, labels.clamp(0, logits.shape[1] - 1).unsqueeze(1), value=True)
     logits = logits.where(keep, -torch.inf)
     return _finish(logits, labels, old_logprobs, advantages, valid=labels != ignore_index)
 
