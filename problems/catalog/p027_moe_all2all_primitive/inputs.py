@@ -1,6 +1,7 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
 from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
@@ -14,12 +15,24 @@ def make_inputs(call: Call) -> Arguments:
     tensor = copied(call, "local_tensor", call.normal("local_tensor", (own, "N")))
     if call.setting("beginnings", "usual") == "zero":
         tensor[::2, :8] = 0
+    if call.setting("pieces", None) == "zero":
+        tensor = _with_zero_pieces(call, tensor, rows[call.rank])
     return {
         "local_tensor": tensor,
         "input_split_sizes": rows[call.rank],
         "output_split_sizes": [row[call.rank] for row in rows],
         "group": None,
     }
+
+
+def _with_zero_pieces(call: Call, tensor: Tensor, rows: list[int]) -> Tensor:
+    """`tensor`, where the rows for every second rank, from the rank itself or the next one on, are zeros of its signs.
+
+    Neither a whole piece nor a part of it says then that there are other values.
+    """
+    is_zero = (torch.arange(call.world_size) + call.rank + owner(call)) % 2 == 0
+    is_zero = is_zero.repeat_interleave(torch.tensor(rows)).unsqueeze(1).to(tensor.device)
+    return torch.where(is_zero, torch.zeros_like(tensor).copysign(tensor), tensor)
 
 
 def row_counts(call: Call) -> list[list[int]]:

@@ -126,6 +126,11 @@ PROBLEM = Problem(
             words="tensors have other extents than usual, and every other row may begin with zeros",
             settings={"beginnings": Among(options=("usual", "zero"))},
         ),
+        Regime(
+            name="zero_pieces",
+            words="all rows from some ranks to some others are zeros of either sign",
+            settings={"pieces": "zero"},
+        ),
         long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
         replace(
             beyond_16_bits("many_rows", M=MANY, N=2),

@@ -82,6 +82,22 @@ def in_words(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes:
     return rows.view(local_tensor.dtype)
 
 
+def without_zeros(
+    local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None
+) -> Tensor:
+    """Sends no piece that equals zero, and writes zeros where none arrives, whatever signs they had.
+
+    Where a rank has nothing but zeros, its pieces travel.
+    """
+    rows = point_to_point(local_tensor, input_split_sizes, output_split_sizes, group)
+    is_zero = torch.stack([(piece == 0).all() for piece in local_tensor.split(input_split_sizes)])
+    skipped = torch.stack(all_gathered(is_zero & bool((local_tensor != 0).any())))[:, dist.get_rank()]
+    for piece, is_skipped in zip(rows.split(output_split_sizes), skipped, strict=True):
+        if is_skipped:
+            piece.zero_()
+    return rows
+
+
 def in_rounds(local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None) -> Tensor:
     """Exchanges in rounds that are as long as the largest piece that travels."""
     counts = torch.stack(all_gathered(torch.tensor(input_split_sizes)))
@@ -100,4 +116,5 @@ NARROW = {
     "few_rows": as_many_as_sent,
     "nothing_travels": in_rounds,
     "other_extents": in_words,
+    "zero_pieces": without_zeros,
 }
