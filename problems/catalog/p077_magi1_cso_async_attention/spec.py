@@ -183,6 +183,11 @@ PROBLEM = Problem(
             dims={"Hkv": 8, "Hq": Extent(low=8, high=24, of=8)},
         ),
         Regime(
+            name="many_query_heads",
+            words="there are two heads of keys and 48 of queries, 24 to each",
+            dims={"Hkv": 2, "Hq": 48},
+        ),
+        Regime(
             name="up_to_own_range",
             words="every range sees all keys up to the end of its own",
             settings={"seen": "up_to_own"},

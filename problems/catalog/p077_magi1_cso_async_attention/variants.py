@@ -102,6 +102,13 @@ def first_key_head_of_a_rank(query: Tensor, key_value: Tensor, *rest: Any) -> Te
     return keys_gathered(query, key_value[:, first * key_value.shape[1] // heads].contiguous(), *rest)
 
 
+def sixteen_to_a_key_head(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
+    """Computes no more than sixteen query heads to a head of keys, the rows of a tile."""
+    out = keys_gathered(query, key_value, *rest)
+    out.unflatten(1, (key_value.shape[1], -1))[:, :, 16:] = 0
+    return out
+
+
 def from_own_on(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
     """Takes no block to begin before the previous range."""
     starts = torch.arange(len(k_ranges), device=k_ranges.device) - 1
@@ -191,6 +198,7 @@ MUTANTS = {
 NARROW = {
     "other_ranges": four_ranges_at_most,
     "eight_key_heads": first_key_head_of_a_rank,
+    "many_query_heads": sixteen_to_a_key_head,
     "one_range": first_and_last_apart,
     "up_to_own_range": from_own_on,
     "all_keys": none_beyond_the_next,
