@@ -30,8 +30,10 @@ def make_inputs(call: Call) -> Arguments:
         most = torch.finfo(call.dtype).max
         extreme = torch.where(number.abs() > 96, number.sign() * most, number.double() * LEAST)
         values = values.where((chance - 1 / 2).abs() >= 1 / 8, extreme.to(call.dtype))
-    if call.setting("equal", usual=False):
-        values = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
+    if equal := call.setting("equal", usual=False):
+        one = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
+        chance = call.uniform("which are equal", (count,), dtype=torch.float32)
+        values = one.where(chance < 3 / 4, values) if equal == "most" else one
     if call.setting("ranges", None) == "apart":
         place = int(call.permutation("regime's ranges", call.world_size, shared=True)[call.rank])
         values = (values.float().remainder(RANGE) + 2 * RANGE * place).to(call.dtype)

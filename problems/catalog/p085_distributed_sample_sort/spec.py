@@ -5,6 +5,7 @@ from math import log2
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
+    ALL_OTHERS,
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -147,6 +148,13 @@ PROBLEM = Problem(
             settings={"ranges": Among(options=("ordered", "apart")), "shares": "equal"},
         ),
         Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
+        Regime(
+            name="many_equal_values",
+            words="three quarters of the values are equal, more of them than 16 bits can count",
+            settings={"equal": "most", "values_on_average": Whole(low=66_000, high=90_000)},
+            at_large=False,
+            apart=(ALL_OTHERS,),  # Such a call takes long on processors.
+        ),
         Regime(
             name="infinite_values",
             words="a quarter of the values is infinite and another one subnormal or, seldom, the largest finite "

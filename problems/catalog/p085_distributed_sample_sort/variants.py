@@ -128,6 +128,15 @@ def pairs_of_six_sevenths(local_shard: Tensor, group: None = None) -> Tensor:
     return _balanced(values)
 
 
+def counted_in_16_bits(local_shard: Tensor, group: None = None) -> Tensor:
+    """Infinity for equal values beyond 65,535, which a counter of 16 bits cannot count."""
+    values = torch.cat(_shares(local_shard)).sort().values
+    counts = values.unique_consecutive(return_counts=True)[1]
+    for run in values.split(counts.tolist()):
+        run[65_535:] = torch.inf
+    return _balanced(values.sort().values)
+
+
 def infinity_is_padding(local_shard: Tensor, group: None = None) -> Tensor:
     """Counts infinite values as filling, and puts the largest finite one in their places."""
     values = torch.cat(_shares(local_shard))
@@ -165,5 +174,6 @@ NARROW = {
     "one_rank_has_all": room_for_three_quarters,
     "ranges_apart": pairs_of_six_sevenths,
     "equal_values": buckets_of_three_quarters,
+    "many_equal_values": counted_in_16_bits,
     "infinite_values": infinity_is_padding,
 }
