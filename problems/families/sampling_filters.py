@@ -7,6 +7,7 @@ logits differ: which tokens survive is then beyond doubt in bfloat16 as in float
 lie `stride` apart: all in one rank's shard for some tokens, all over for others.
 
 In a regime rows are nearly flat instead: hundreds of neighbouring columns share the mass, and top-p removes the rest.
+With top-k they are equal, so that it leaves them all.
 
 Dimensions: nt tokens, V columns of which Vl on a rank.
 """
@@ -108,7 +109,7 @@ class Survivors:
 def tokens(call: Call) -> Tokens:
     """The leaders, targets and filters of `call`."""
     top_k, top_p = _filters(call)
-    nucleus = _nucleus(call, top_p) if call.setting("nucleus", usual=False) else None
+    nucleus = _nucleus(call, top_k=top_k, top_p=top_p) if call.setting("nucleus", usual=False) else None
     columns = _leading_columns(call)
     leaders = _leading_logits(call, top_k=top_k, top_p=top_p)
     equal = call.setting("equal_leaders", None)
@@ -275,15 +276,17 @@ def _filters(call: Call) -> tuple[int | None, float]:
     return top_k, top_p
 
 
-def _nucleus(call: Call, top_p: float) -> Nucleus:
+def _nucleus(call: Call, *, top_k: int | None, top_p: float) -> Nucleus:
     """Per token, half as many columns or more as `top_p` surely leaves of the vocabulary, from a secret one on.
 
-    For half of the tokens they have the mass of as many as it leaves of any vocabulary.
+    For half of the tokens they have the mass of as many as it leaves of any vocabulary, unless `top_k` leaves but one.
     """
     vocabulary, surely = call.dims["V"], NUCLEUS_SHARE / (1 - top_p)
     most = min(vocabulary, int(surely))
     count = call.integers("nucleus count", ("nt", 1), low=most // 2 + 1, high=most + 1, shared=True)
     is_led = call.integers("nucleus kind", ("nt", 1), low=0, high=2, shared=True) == 1
+    if top_k == 1:
+        is_led = torch.zeros_like(is_led)
     return Nucleus(
         start=call.integers("nucleus start", ("nt", 1), low=0, high=vocabulary, shared=True),
         count=count,
@@ -303,7 +306,8 @@ def _nearly_flat(call: Call, nucleus: Nucleus, top_p: float) -> Tensor:
     lacking = 1.3 * (nucleus.weight - nucleus.count)
     low = (spread - NUCLEUS_SPREAD + LEADER_MEAN + removed.log()).to(call.dtype)
     _mask(call, low)
-    high = (spread.exp() + lacking * is_first).log() + LEADER_MEAN
+    mass = torch.full_like(spread, 1.3) if call.setting("nucleus", usual=True) == "equal" else spread.exp()
+    high = (mass + lacking * is_first).log() + LEADER_MEAN
     return torch.where(is_kept, high.to(call.dtype), low)
 
 

@@ -51,6 +51,14 @@ REGIMES = (
         at_large=False,  # The reference adds 128,256 probabilities up in bfloat16 there.
     ),
     Regime(
+        name="equal_nucleus",
+        words="top_k and top_p are set, and top-p leaves many equal logits at the top_k-th largest, of some tokens "
+        "beside one that is higher",
+        settings={"top_p": Real(low=0.995, high=MOST_P, often=(MOST_P,)), "nucleus": "equal"},
+        at_large=False,  # As wide_nucleus.
+        apart=("no_top_k",),
+    ),
+    Regime(
         name="other_p",
         words="top_p is another number",
         settings={"top_p": Real(low=LEAST_P, high=0.98, often=(0.02, 0.5))},
@@ -129,7 +137,10 @@ OTHER_TOKENS = Regime(
 OTHER_EXTENTS = replace(
     other_extents(derive=_other_tokens_and_vocabulary, B=_SEQUENCES, own=Extent(high=17), Vl=Extent(low=9, high=2051)),
     words="tensors have other extents than usual: `own` tokens for each rank in B sequences, and Vl words on a rank",
-    apart=("wide_nucleus",),  # More words would be more probabilities that the reference adds up in bfloat16.
+    apart=(
+        "wide_nucleus",
+        "equal_nucleus",
+    ),  # More words would be more probabilities that the reference adds up in bfloat16.
 )
 NUCLEUS_OF_A_SHARD = Regime(
     name="nucleus_of_a_shard",

@@ -151,6 +151,7 @@ NARROW = {
     "flat_rows": candidates_only,
     "large_logits": without_maximum,
     "wide_nucleus": _by(nucleus_of_fifty),
+    "equal_nucleus": _at_most(20),
     "nucleus_of_a_shard": _by(best_of_a_shard),
     "low_words": _by(bisected),
     "low_logits": without_maximum,

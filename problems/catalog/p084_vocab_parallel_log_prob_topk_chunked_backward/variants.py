@@ -172,6 +172,7 @@ NARROW = {
     "many_equal_words": _at_most(1024),
     "large_logits": without_maximum,
     "wide_nucleus": _by(nucleus_of_fifty),
+    "equal_nucleus": _at_most(20),
     "nucleus_of_a_shard": _by(best_of_a_shard),
     "low_words": _by(bisected),
     "low_logits": without_maximum,
