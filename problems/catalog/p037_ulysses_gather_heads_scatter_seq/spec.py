@@ -127,6 +127,14 @@ PROBLEM = Problem(
             settings={"layout": Among(options=("0/1", "0/2"))},
         ),
         Regime(
+            name="equal_extents",
+            words="batch, positions and heads are as many, so that shapes do not tell which dimension is which",
+            settings={"layout": Among(options=("2/1", "1/0", "2/0", "0/1", "0/2"))},
+            dims={"B": 6, "T": 6, "num_heads": 6},
+            derive=shards,
+            apart=("other_padding",),
+        ),
+        Regime(
             name="one_position",
             words="the sequence has one position, so that all ranks but the first return padding alone, and heads "
             "have many channels",

@@ -108,6 +108,7 @@ MUTANTS = {
 NARROW = {
     "heads_first": along_second_and_third,
     "positions_first": along_second_and_third,
+    "equal_extents": along_second_and_third,
     "one_position": one_position_at_least,
     "other_extents": padded_always,
     "other_padding": last_position_padded,
