@@ -1,11 +1,27 @@
 """What the three expert-parallel layers without adapters say alike: numbers of tokens, and extents. No torch."""
 
+from dataclasses import replace
+
 from problems.families import moe_layer_spec as moe
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import long_extent
 
 MANY_TOKENS = long_extent("many_tokens", M=Extent(low=520, high=780))
 """So many that ranks often send more than 256 to one expert, which is as far as bfloat16 counts."""
+
+OTHER_CHOICES = replace(
+    moe.MORE_CHOICES,
+    name="other_choices",
+    words="top_k is 2 to 4, or fewer if experts are, out of twice as many experts as in timed calls of this size",
+    settings={"times_experts": 2, "top_k": Whole(low=2, high=4)},
+)
+SEVERAL_CHOICES = replace(
+    OTHER_CHOICES,
+    name="several_choices",
+    words="top_k is 5 to 7, out of twice as many experts as in timed calls of this size",
+    settings={"times_experts": 2, "top_k": Whole(low=5, high=7)},
+)
+"""Where twice as many experts are eight or more."""
 
 INVARIANTS = (
     *moe.INVARIANTS,

@@ -70,6 +70,8 @@ PROBLEM = Problem(
         moe_ep.MANY_TOKENS,
         replace(moe.ONE_CHOICE, least_world_size=3),
         replace(moe.MORE_CHOICES, name="three_choices", words="top_k is 3", settings={"top_k": 3}, least_world_size=4),
+        moe_ep.OTHER_CHOICES,
+        replace(moe_ep.SEVERAL_CHOICES, least_world_size=4),
     ),
     invariants=(*moe_ep.INVARIANTS, "`num_experts` is once or twice the number of ranks."),
 )

@@ -1,5 +1,7 @@
 """Expert-parallel MoE layers in groups of ranks, described."""
 
+from dataclasses import replace
+
 from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
 from problems.spec.schema import Cost, Dims, Problem, Regime, Size, SizeName, Tolerance
@@ -91,13 +93,8 @@ PROBLEM = Problem(
             dims={"num_experts": 1, "top_k": 1},
             apart=("every_expert",),
         ),
-        Regime(
-            name="two_choices",
-            words="top_k is 2, out of twice as many experts as in timed calls of this size",
-            settings={"times_experts": 2, "top_k": 2},
-            narrow="usual_numbers",
-            apart=("every_expert",),
-        ),
+        moe_ep.OTHER_CHOICES,
+        replace(moe_ep.SEVERAL_CHOICES, least_world_size=8),
     ),
     invariants=(
         *moe_ep.INVARIANTS,
