@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among, Real
-from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, copied_values, of_tensor
+from problems.spec.ranges import Among, Real, Whole
+from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, copied_values, long_extent, of_tensor
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -187,6 +187,11 @@ PROBLEM = Problem(
     regimes=(
         # A mean over a number of positions that is no power of two is rounded.
         replace(attention.OTHER_SHAPE, apart=("copied_values",)),
+        replace(
+            long_extent("many_positions", B=1, S_local=Whole(low=129, high=200, often=(160,)), num_heads=1),
+            words="a rank holds more than 128 positions, of one sequence and one head",
+            apart=("copied_values",),
+        ),
         attention.FLAT_SCALE,
         replace(
             attention.LARGE_SCORES,
