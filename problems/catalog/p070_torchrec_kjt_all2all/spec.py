@@ -181,6 +181,12 @@ PROBLEM = Problem(
             long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=300_000), derive=_all_bags),
             apart=(ALL_OTHERS,),
         ),
+        replace(
+            long_extent("many_samples", Bt=Extent(low=2100, high=3000), T=Extent(low=600, high=3000), derive=_all_bags),
+            words="there are thousands of samples, more than 2048, and few values",
+            at_large=False,
+            apart=(ALL_OTHERS,),
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
