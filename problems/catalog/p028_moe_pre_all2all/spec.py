@@ -87,7 +87,7 @@ PROBLEM = Problem(
             kind=ArgumentKind.INTEGERS,
             shape=("W",),
             dtype="int",
-            values="entry s is what rank s sends here; they add up to T as well",
+            values="entry s is what rank s sends here; in timed calls they add up to T as well",
         ),
         Argument(
             name="num_global_tokens_per_local_expert",
