@@ -23,7 +23,8 @@ from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_B
 
 _NUMBER = struct.Struct("<Q")
 _HELD, _GPU_HELD_US, _FREE_S, _SLOW_S = 0.25, 1000, 1e-4, 0.1
-"""A slowed rank waits for so much of its delay at a step of Python, goes on for so long, and is slow for so long."""
+"""At a step of Python a slowed CPU rank waits for so much of its delay, a GPU rank for so long; then, how long it goes
+on, and how long it is slow."""
 
 
 class Barrier:

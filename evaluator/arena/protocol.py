@@ -108,8 +108,8 @@ class Command:
 
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
-    for a late start by `delay_us` (of a slow rank, on a GPU with an open gate), and to `count` library collectives. By
-    `is_open` a GPU rank waits until its gate is open before it runs the submission. `reuse` asks a CPU rank to write
+    to `count` library collectives, and a CPU rank to begin later by `delay_us`; a rank with a delay is slow. A GPU rank
+    with `is_open` waits until its gate is open before it runs the submission. `reuse` asks a CPU rank to write
     the new inputs into the tensors of the call before where shapes agree. With `goes_on` a rank begins another call, on
     other inputs, as soon as it has stored the outputs of this one. RECORD comes between LOAD and GO: the rank
     records what runs, until the end of the call, into the file that it carries. STORE carries a new output file, for

@@ -21,7 +21,7 @@ SEVERAL_CHOICES = replace(
     words="top_k is 5 to 7, out of twice as many experts as in timed calls of this size",
     settings={"times_experts": 2, "top_k": Whole(low=5, high=7)},
 )
-"""Where twice as many experts are eight or more."""
+"""Only for world sizes where twice as many experts are at least eight."""
 
 INVARIANTS = (
     *moe.INVARIANTS,

@@ -137,10 +137,8 @@ OTHER_TOKENS = Regime(
 OTHER_EXTENTS = replace(
     other_extents(derive=_other_tokens_and_vocabulary, B=_SEQUENCES, own=Extent(high=17), Vl=Extent(low=9, high=2051)),
     words="tensors have other extents than usual: `own` tokens for each rank in B sequences, and Vl words on a rank",
-    apart=(
-        "wide_nucleus",
-        "equal_nucleus",
-    ),  # More words would be more probabilities that the reference adds up in bfloat16.
+    # More words would be more probabilities that the reference adds up in bfloat16.
+    apart=("wide_nucleus", "equal_nucleus"),
 )
 NUCLEUS_OF_A_SHARD = Regime(
     name="nucleus_of_a_shard",

@@ -75,6 +75,7 @@ def test_what_a_rank_reads_is_what_was_drawn(slug: str, buffer: CallBuffer) -> N
     for tensor, flat in zip(call.tensors, flats, strict=True):
         span = tensor.as_strided((flat.numel(),), (1,))
         assert torch.equal(span.view(torch.uint8), flat.view(torch.uint8))
+        assert tensor.storage_offset() > 0, "a program that reads from the start of a storage reads something else"
     assert call.first_change() == -1
 
 

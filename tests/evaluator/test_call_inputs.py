@@ -46,6 +46,12 @@ def test_near_inputs_are_the_bases_but_for_a_few_elements_on_every_rank():
     assert torch.equal(*shared)
 
 
+def test_in_about_half_of_the_near_calls_elements_change_places_so_that_sums_stay():
+    base = BASE.normal("x", ("M", "N")).double().sum()
+    sums = [NearCall(index=index, base=3, **KNOWN).normal("x", ("M", "N")).double().sum() for index in range(10, 50)]
+    assert 10 <= sum(bool(each == base) for each in sums) <= 30
+
+
 def test_factors_lengths_and_permutations_stay_as_they_were():
     assert torch.equal(NEAR.uniform("scale", (1, 1)), BASE.uniform("scale", (1, 1)))
     assert torch.equal(NEAR.permutation("order", 50), BASE.permutation("order", 50))
@@ -96,6 +102,7 @@ def test_special_calls_lie_at_other_indices_every_time_and_never_first():
     kinds = [check_kinds(5, job=job_for(SETTINGS)) for _ in range(40)]
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
+    assert kinds[0].count(CallKind.SKEWED) == 2, "so that every rank is late once"
     assert len({tuple(each) for each in kinds}) > 3
 
 

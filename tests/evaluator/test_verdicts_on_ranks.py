@@ -208,6 +208,13 @@ def test_processes_that_left_their_session_are_killed(judge: Judge) -> None:
     assert not Path("/dev/shm/left_behind").exists()
 
 
+def test_every_rank_is_late_in_one_of_the_skewed_calls_of_a_check(judged: Judged) -> None:
+    report = judged("correct")
+    assert report.record is not None
+    first, second = [call.delays_us for call in report.record.sizes[0].calls if call.kind is CallKind.SKEWED]
+    assert all(bool(once) is not bool(twice) for once, twice in zip(first, second, strict=True))
+
+
 def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED, report.message

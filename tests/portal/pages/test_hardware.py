@@ -23,6 +23,10 @@ def test_without_entries_a_page_opens_where_the_reference_was_measured(client, d
     assert _shown(client, address) == MEASURED
 
 
+def test_a_problem_that_needs_four_ranks_opens_where_four_were_measured(client, db):
+    assert _shown(client, "/problems/gnn_sparse_feature_fetch_projection/") == "h200x4-nomc"
+
+
 def test_a_choice_holds_on_the_pages_that_one_opens_next(client, alice, local):
     scenes.judged(alice, local, problem="embedding_lookup", profile="h100x4")
     assert _shown(client, BOARD) == "h100x4"
