@@ -75,7 +75,7 @@ class JudgeSettings:
     warm: bool = True
     starts_ahead: int | None = None
     group_age_s: float = 600.0
-    check_calls: int = 5
+    check_calls: int = 7
     joined_regimes: int = 20
     further_regimes: int = 2
     cross_check: bool = False

@@ -208,11 +208,13 @@ def test_processes_that_left_their_session_are_killed(judge: Judge) -> None:
     assert not Path("/dev/shm/left_behind").exists()
 
 
-def test_every_rank_is_late_in_one_of_the_skewed_calls_of_a_check(judged: Judged) -> None:
+def test_every_rank_is_late_in_every_second_skewed_call_of_a_check(judged: Judged) -> None:
     report = judged("correct")
     assert report.record is not None
-    first, second = [call.delays_us for call in report.record.sizes[0].calls if call.kind is CallKind.SKEWED]
-    assert all(bool(once) is not bool(twice) for once, twice in zip(first, second, strict=True))
+    skewed = [call.delays_us for call in report.record.sizes[0].calls if call.kind is CallKind.SKEWED]
+    assert len(skewed) == 4
+    for first, second in (skewed[:2], skewed[2:]):
+        assert all(bool(once) is not bool(twice) for once, twice in zip(first, second, strict=True))
 
 
 def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
@@ -245,7 +247,7 @@ def test_report_survives_json_and_records_what_was_enforced(judged: Judged) -> N
     assert EvaluationReport.from_json(report.to_json()) == report
     assert report.sandbox is not SandboxLevel.NONE
     assert re.fullmatch(r"[0-9a-f]{64}", report.commitment)
-    assert report.environment["judge.check_calls"] == "5"
+    assert report.environment["judge.check_calls"] == "7"
 
 
 def test_progress_follows_the_stages_and_no_two_evaluations_share_a_secret(judge: Judge, judged: Judged) -> None:

@@ -40,8 +40,8 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
 
 def check_kinds(count: int, *, job: Job) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    kinds = _special_kinds(job)  # skewed ones twice, so that every rank is late once
-    special = [*kinds, *kinds[:1]][: max(0, count - 1)]
+    kinds = _special_kinds(job)  # four skewed ones: every rank is late in two of them
+    special = [*kinds, *kinds[:1] * 3][: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
