@@ -144,11 +144,11 @@ def _equal(call: Call, leaders: Tensor) -> Tensor:
 def chunk_size(call: Call) -> int:
     """That of the size; in a regime the number of ranks, the least with which W divides a chunk, or beyond all rows."""
     style, world_size, batch = call.setting("chunk", None), call.world_size, call.dims["B"]
+    step = world_size // gcd(world_size, batch)  # of chunk sizes with which W divides the tokens of a chunk
     if style == "whole":
         rows = call.dims["S"]
-        return rows + int(call.integers("beyond all rows", (), low=1, high=rows + 1, shared=True))
-    least = 0 if batch % world_size == 0 else world_size // gcd(world_size, batch)
-    return {None: call.dims.get("cs", 1), "small": world_size, "least": least}[style]
+        return rows + step * int(call.integers("beyond all rows", (), low=1, high=rows // step + 2, shared=True))
+    return {None: call.dims.get("cs", 1), "small": world_size, "least": 0 if step == 1 else step}[style]
 
 
 def shard(call: Call, drawn: Tokens) -> Tensor:
