@@ -3,6 +3,7 @@
 from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES
 from problems.spec.schema import (
+    ALL_OTHERS,
     Argument,
     ArgumentKind,
     Cost,
@@ -160,7 +161,15 @@ PROBLEM = Problem(
         Regime(
             name="long_blocks",
             words="block_size is beyond 512, and the largest magnitude of a block lies anywhere in it",
-            dims={"n_el": Whole(low=5000, high=9000), "block_size": Whole(low=520, high=2048)},
+            dims={"n_el": Extent(low=33_000, high=70_000), "block_size": Whole(low=520, high=2048)},
+        ),
+        Regime(
+            name="many_blocks",
+            words="there are more than 65,536 blocks, more than 16 bits can number",
+            dims={"n_el": Extent(low=197_000, high=210_000), "block_size": 3},
+            at_large=False,
+            narrow="tail_left_out",
+            apart=(ALL_OTHERS,),
         ),
         Regime(
             name="one_block",
