@@ -1,7 +1,9 @@
 """Reduce-scatter (mean) followed by RMSNorm, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Extent, Real, Whole
-from problems.spec.regimes import SUMMED_VALUES, exact_sums, long_extent, of_tensor, other_extents
+from problems.spec.regimes import MANY, SUMMED_VALUES, beyond_16_bits, exact_sums, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -31,6 +33,11 @@ def dims(world_size: int, *, rows: int, hidden: int) -> Dims:
 def chunks(given: Dims, world_size: int) -> Dims:
     """The dimensions for rows and a hidden size that are set."""
     return dims(world_size, rows=given["rows"], hidden=given["hidden"])
+
+
+def _of_all_rows(given: Dims, world_size: int) -> Dims:
+    """As `chunks`, for the rows of all ranks."""
+    return chunks({**given, "rows": -(-given["rows"] // world_size)}, world_size)
 
 
 def base(world_size: int) -> Dims:
@@ -136,6 +143,10 @@ PROBLEM = Problem(
         ),
         other_extents(rows=Extent(low=9, high=80), hidden=Extent(low=24, high=4096), derive=chunks),
         long_extent("long_rows", rows=Whole(low=1, high=2), hidden=Extent(low=1025, high=12_000), derive=chunks),
+        replace(
+            beyond_16_bits("many_rows", rows=MANY, hidden=24, derive=_of_all_rows),
+            words="all ranks together have more than 65,536 rows, more than 16 bits can number",
+        ),
         Regime(
             name="zero_rows",
             words="the first row of each rank and every third of all are zero on all ranks",
