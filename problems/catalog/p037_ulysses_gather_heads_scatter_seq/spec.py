@@ -1,7 +1,7 @@
 """From a split over heads to a split over positions, described."""
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -146,11 +146,13 @@ PROBLEM = Problem(
             dims={
                 "B": Whole(low=1, high=3),
                 "T": Extent(low=1, high=330),
-                "num_heads": Whole(low=1, high=4),
-                "head_size": Extent(low=8, high=600, of=8),
+                "num_heads": Extent(low=1, high=36),
+                "head_size": Extent(low=8, high=264, of=8),
             },
             derive=shards,
         ),
+        beyond_16_bits("many_positions", derive=shards, T=MANY, B=1, num_heads=Whole(low=1, high=2), head_size=8),
+        beyond_16_bits("many_sequences", derive=shards, B=MANY, T=Whole(low=1, high=3), num_heads=1, head_size=8),
         Regime(
             name="other_padding",
             words="the sequence ends elsewhere in the same padded length: at its end, or one before where the ranks "
