@@ -27,6 +27,12 @@ def magnitude(call: Call) -> float:
     return {"tiny": SMALLEST, "huge": LARGEST}.get(call.setting("values", ""), 1.0)
 
 
+def unequal_sizes(call: Call, symbol: str) -> Tensor:
+    """Powers of two of channels that a regime has of unequal size, tiny, usual or huge, the same on all ranks."""
+    sizes = torch.tensor([SMALLEST, 1.0, LARGEST], device=call.device)
+    return sizes[call.integers("regime's sizes of channels", (symbol,), low=0, high=len(sizes), shared=True)]
+
+
 def owner(call: Call) -> int:
     """The one rank that a regime singles out in this call, the same for all ranks."""
     return int(call.integers("regime's owner", (), low=0, high=call.world_size, shared=True))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import LARGEST, SMALLEST, columns_picked, in_regime, picks
+from problems.inputs.regime_values import LARGEST, SMALLEST, columns_picked, in_regime, picks, unequal_sizes
 from problems.inputs.values import Arguments, Call
 
 
@@ -17,9 +17,10 @@ def make_inputs(call: Call) -> Arguments:
         "weight_shard", ("local_vocab", "hidden"), std=call.dims["hidden"] ** -0.5, dtype=torch.float32
     )
     scales = {"huge": (LARGEST, LARGEST), "tiny": (SMALLEST, SMALLEST), "zero": (0.0, 1.0)}
-    times, divided = scales.get(call.setting("hidden", ""), (1.0, 1.0))
+    style = call.setting("hidden", "")
+    times, divided = (unequal_sizes(call, "hidden"),) * 2 if style == "unequal" else scales.get(style, (1.0, 1.0))
     hidden = call.normal("hidden_states", ("num_tokens", "hidden"), shared=True).mul_(times)
-    if call.setting("hidden", "") == "second_rows":
+    if style == "second_rows":
         hidden[::2] = 0.0
     return {
         "hidden_states": hidden,

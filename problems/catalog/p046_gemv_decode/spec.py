@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import SUMMED_VALUES, exact_products, long_extent, of_tensor, other_extents
+from problems.spec.ranges import Among, Extent, Whole
+from problems.spec.regimes import (
+    MANY,
+    SUMMED_VALUES,
+    beyond_16_bits,
+    exact_products,
+    long_extent,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -131,8 +139,8 @@ PROBLEM = Problem(
         Regime(
             name="huge_hidden",
             words="hidden_states are around ten million, beyond the range of float16, and weight_shard is smaller; or "
-            "below 1e-4 in size, and weight_shard is larger",
-            settings={"hidden": Among(options=("huge", "tiny"))},
+            "below 1e-4 in size, and weight_shard is larger; or each of their channels is one, the other or as usual",
+            settings={"hidden": Among(options=("huge", "tiny", "unequal"))},
             dtypes=("bfloat16", "float32"),
             narrow="arguments_in_float16",
         ),
@@ -165,6 +173,20 @@ PROBLEM = Problem(
             ),
             words="more than 256 sequences decode together, the shards are small, and all biases may have one sign",
             settings={"biases": _BIASES},
+        ),
+        long_extent(
+            "long_rows",
+            num_tokens=Extent(high=20),
+            hidden=Extent(low=8200, high=9000),
+            local_vocab=Extent(low=17, high=130),
+            derive=all_rows,
+        ),
+        beyond_16_bits(
+            "many_rows",
+            num_tokens=Whole(low=2, high=4),
+            hidden=Extent(low=17, high=33),
+            local_vocab=MANY,
+            derive=all_rows,
         ),
         exact_products(
             "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.inputs.copying import copies, odd_values
-from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime, unequal_sizes
 from problems.inputs.values import Arguments, Call
 
 _OPEN = 32.0
@@ -23,8 +23,8 @@ def make_inputs(call: Call) -> Arguments:
         _copying_weights(call)
         if copies(call)
         else {
-            "W1_shard": _gate(call, _weight(call, "W1_shard", (rows, columns), std=d**-0.5)),
-            "W2_shard": _weight(call, "W2_shard", (rows, columns), std=d**-0.5),
+            "W1_shard": _for_channels(call, _gate(call, _weight(call, "W1_shard", (rows, columns), std=d**-0.5))),
+            "W2_shard": _for_channels(call, _weight(call, "W2_shard", (rows, columns), std=d**-0.5)),
             "W3_shard": _weight(call, "W3_shard", (columns, rows), std=call.dims["D_ff"] ** -0.5),
         }
     )
@@ -46,9 +46,19 @@ def samples(call: Call) -> Tensor:
     drawn = first.normal("x_local", ("B_fsdp", "D"))
     if (closed_by := call.setting("closed_by", None)) is not None:
         drawn[:, 0] = closed_by
+    if call.setting("channels", None) is not None:
+        drawn *= unequal_sizes(call, "D")
     if call.setting("first_sample", None) == "zero":
         drawn[0] = 0
     return drawn if call.setting("values", "") == "one_rank" else in_regime(call, "x_local", drawn)
+
+
+def _for_channels(call: Call, weight: Tensor) -> Tensor:
+    """A block of the first two weights, divided by what a regime multiplies its channels of the samples by."""
+    if call.setting("channels", None) is None:
+        return weight
+    place = call.rank // parts(call)
+    return weight / unequal_sizes(call, "D").to(weight.dtype)[place * len(weight) :][: len(weight), None]
 
 
 def parts(call: Call) -> int:

@@ -155,6 +155,15 @@ PROBLEM = Problem(
             narrow="in_float16",
         ),
         Regime(
+            name="unequal_channels",
+            words="each channel of x_local is below 1e-4, around ten million or as usual, and the first two weights "
+            "are as much larger or smaller there",
+            settings={"channels": "unequal"},
+            dtypes=("bfloat16", "float32"),
+            narrow="arguments_in_float16",
+            apart=("closed_gates", "copied_values", "tiny_values", "huge_values", "tiny_weights", "huge_weights"),
+        ),
+        Regime(
             name="closed_gates",
             words="whatever passes through SiLU is so far below zero",
             settings={"closed_by": Whole(low=4, high=16)},
@@ -172,7 +181,7 @@ PROBLEM = Problem(
             name="other_samples",
             words="there is another number of samples, and the first of a rank is zero",
             settings={"first_sample": "zero"},
-            dims={"B_fsdp": Extent(low=48, high=144, of=16)},
+            dims={"B_fsdp": Extent(low=16, high=528, of=16)},
             apart=("closed_gates", "copied_values"),
         ),
         copied_values(
