@@ -5,7 +5,7 @@ from math import copysign
 import torch
 
 from problems.inputs.copying import copies, odd_values, picking
-from problems.inputs.regime_values import LARGEST, magnitude
+from problems.inputs.regime_values import LARGEST, magnitude, unequal_sizes
 from problems.inputs.values import Arguments, Call
 
 
@@ -29,7 +29,9 @@ def make_inputs(call: Call) -> Arguments:
     values *= _channel_scales(call) * magnitude(call)
     # Powers of two: what comes out of the projection, or scores, are the same.
     tokens, zeros = call.setting("tokens", None), call.setting("zeros", None)
-    larger = {"huge": LARGEST, "tiny": 1 / LARGEST}.get(tokens, 1.0)
+    larger = (
+        unequal_sizes(call, "H") if tokens == "unequal" else {"huge": LARGEST, "tiny": 1 / LARGEST}.get(tokens, 1.0)
+    )
     if tokens == "queries":
         queries *= LARGEST
         keys /= LARGEST
@@ -39,7 +41,7 @@ def make_inputs(call: Call) -> Arguments:
     w_o = call.normal("w_o", (rows, "H"), std=hidden**-0.5, shared=True).repeat(times, 1)
     return {
         "hidden_states": torch.zeros_like(hidden_states) if zeros == "hidden_states" else hidden_states,
-        "w_qkv": torch.cat([queries, keys, values]).div_(larger).to(call.dtype).repeat(1, times),
+        "w_qkv": torch.cat([queries, keys, values]).to(call.dtype).repeat(1, times).div_(larger),
         "w_o": w_o / magnitude(call) if call.setting("values", None) == "tiny" else w_o,
         **_choices(call),
     }

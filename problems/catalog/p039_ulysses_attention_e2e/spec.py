@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from problems.families import attention_spec as attention
 from problems.spec.ranges import Among, Extent, Real, Whole
-from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
+from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, long_extent, of_tensor
 from problems.spec.schema import (
     ALL_OTHERS,
     WORLD_GROUP,
@@ -178,16 +178,25 @@ PROBLEM = Problem(
         ),
         Regime(
             name="few_heads",
-            words="there are two heads a rank, of 256 channels",
-            dims={"heads_local": 2, "head_size": 256},
+            words="there are two heads a rank, of 128 or 256 channels",
+            dims={"heads_local": 2, "head_size": Among(options=("128", "256"))},
             derive=_of_heads,
             apart=(ALL_OTHERS,),
+        ),
+        Regime(
+            name="one_head",
+            words="a rank has one head, of 64 channels",
+            dims={"heads_local": 1, "head_size": 64},
+            derive=_of_heads,
+            narrow="tail_left_out",
+            apart=("copied_values", "large_scores", "negative_scores", "zero_values"),
         ),
         Regime(
             name="few_positions",
             words="ranks hold few positions of few sequences, one of each at the least",
             dims={"B": Whole(low=1, high=5), "S_local": Extent(low=1, high=9)},
         ),
+        long_extent("many_positions", B=1, S_local=Extent(low=33, high=300)),
         Regime(
             name="large_scores",
             words="causal is True, scores are 500 or more for keys of the last half of the heads that meet, and three "
@@ -211,8 +220,9 @@ PROBLEM = Problem(
         Regime(
             name="huge_tokens",
             words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller, or "
-            "the other way round (tiny), or queries are that large and keys as much smaller (queries)",
-            settings={"tokens": Among(options=("huge", "tiny", "queries"))},
+            "the other way round (tiny), or each channel is one, the other or as usual (unequal), or queries are that "
+            "large and keys as much smaller (queries)",
+            settings={"tokens": Among(options=("huge", "tiny", "unequal", "queries"))},
             dtypes=("bfloat16", "float32"),
             narrow="arguments_in_float16",
         ),

@@ -188,8 +188,21 @@ PROBLEM = Problem(
         # A mean over a number of positions that is no power of two is rounded.
         replace(attention.OTHER_SHAPE, apart=("copied_values",)),
         replace(
-            long_extent("many_positions", B=1, S_local=Whole(low=129, high=200, often=(160,)), num_heads=1),
-            words="a rank holds more than 128 positions, of one sequence and one head",
+            long_extent(
+                "many_positions", B=1, S_local=Whole(low=129, high=200, often=(160,)), num_heads=1, head_dim=32
+            ),
+            words="a rank holds more than 128 positions, of one sequence and one head of 32 channels",
+            apart=("copied_values",),
+        ),
+        replace(
+            long_extent(
+                "many_heads",
+                B=Whole(low=1, high=2),
+                S_local=Whole(low=5, high=16),
+                num_heads=Whole(low=17, high=40),
+                head_dim=64,
+            ),
+            words="a rank has more than 16 heads, of 64 channels each, of which there are few positions",
             apart=("copied_values",),
         ),
         attention.FLAT_SCALE,
@@ -234,6 +247,7 @@ PROBLEM = Problem(
         "Tensors are contiguous, and all of one shape on all ranks.",
         attention.scale_up_to(1.25),
         "A rank holds at least five positions, of at least one head. Neither number need be even.",
+        "The head size is 32, 64 or 128. There are as many key heads as query heads.",
         "Values are finite.",
         attention.SCORES,
         "`out` and `softmax_lse` are those of the forward pass.",
