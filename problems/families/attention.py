@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from problems.inputs.copying import picking
-from problems.inputs.regime_values import LARGEST
+from problems.inputs.regime_values import LARGEST, unequal_sizes
 from problems.inputs.values import Call
 
 _SCORES = 1 << 22
@@ -155,14 +155,19 @@ def with_ones(call: Call, tokens: Tensor) -> Tensor:
     return tokens
 
 
-def positions_factor(call: Call) -> float:
-    """By what a regime multiplies tokens, a power of two; `for_positions` takes it from the weights they first meet."""
+def positions_factor(call: Call) -> float | Tensor:
+    """By what a regime multiplies tokens, a power of two; `for_positions` takes it from the weights they first meet.
+
+    One number, or one for each of the D channels.
+    """
+    if call.setting("positions", "") == "unequal":
+        return unequal_sizes(call, "D")
     return {"huge": LARGEST, "tiny": 1 / LARGEST}.get(call.setting("positions", ""), 1.0)
 
 
 def for_positions(call: Call, w_qkv: Tensor) -> Tensor:
     """`w_qkv` of a layer whose tokens, or whose queries beside its keys, a regime has huge or tiny."""
-    w_qkv = w_qkv / positions_factor(call)
+    w_qkv = (w_qkv / positions_factor(call)).to(w_qkv.dtype)
     if call.setting("positions", None) == "queries":
         queries, keys, _ = w_qkv.chunk(3)
         queries *= LARGEST

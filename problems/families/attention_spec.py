@@ -82,8 +82,9 @@ UNEVEN_KEYS = replace(
 HUGE_POSITIONS = Regime(
     name="huge_positions",
     words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller, or the "
-    "other way round (tiny), or queries are that large and keys as much smaller (queries)",
-    settings={"positions": Among(options=("huge", "tiny", "queries"))},
+    "other way round (tiny), or each channel is one, the other or as usual (unequal), or queries are that large and "
+    "keys as much smaller (queries)",
+    settings={"positions": Among(options=("huge", "tiny", "unequal", "queries"))},
     apart=("large_scores", "negative_scores"),
     dtypes=("bfloat16", "float32"),
     narrow="arguments_in_float16",
@@ -120,6 +121,31 @@ def one_position(heads: Whole, derive: Callable[[Dims, int], Dims]) -> Regime:
         words="a rank holds one position of each sequence, and there are several context ranks",
         dims={**other.dims, "S_local": 1},
         least_world_size=4,
+    )
+
+
+def wide_heads(derive: Callable[[Dims, int], Dims]) -> Regime:
+    """More positions of a rank than a block of threads has, and heads of the largest size."""
+    return Regime(
+        name="wide_heads",
+        words="a rank holds more than 128 positions of one sequence, and one or two heads of 128 channels",
+        dims={"B": 1, "S_local": Whole(low=129, high=200, often=(160,)), "heads_local": Whole(low=1, high=2)},
+        derive=derive,
+        narrow="tail_left_out",
+        # Copies need more than one head.
+        apart=("more_heads", "copied_values"),
+    )
+
+
+def many_heads(derive: Callable[[Dims, int], Dims]) -> Regime:
+    """More heads than a block of threads has warps, of the least size."""
+    return Regime(
+        name="many_heads",
+        words="a rank has more than 16 heads, of 32 channels each, of which there are few positions",
+        dims={"B": Whole(low=1, high=2), "S_local": Whole(low=5, high=16), "heads_local": Whole(low=17, high=20)},
+        derive=derive,
+        narrow="tail_left_out",
+        apart=("more_heads", "copied_values"),
     )
 
 

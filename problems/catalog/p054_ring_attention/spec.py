@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among, Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.ranges import Among, Real, Whole
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, long_extent, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -137,6 +137,26 @@ PROBLEM = Problem(
     ),
     regimes=(
         attention.OTHER_SHAPE,
+        replace(
+            long_extent(
+                "wide_heads",
+                B=1,
+                S_local=Whole(low=129, high=200, often=(160,)),
+                num_heads=Whole(low=1, high=2),
+                head_dim=128,
+            ),
+            words="a rank holds more than 128 positions of one sequence, and one or two heads of 128 channels",
+        ),
+        replace(
+            long_extent(
+                "many_heads",
+                B=Whole(low=1, high=2),
+                S_local=Whole(low=1, high=16),
+                num_heads=Whole(low=17, high=40),
+                head_dim=64,
+            ),
+            words="a rank has more than 16 heads, of 64 channels each, of which there are few positions",
+        ),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.STEEP_SCALE,

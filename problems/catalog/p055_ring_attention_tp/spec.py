@@ -1,6 +1,7 @@
 """An attention layer under tensor and context parallelism, described."""
 
 from dataclasses import replace
+from functools import partial
 
 from problems.families import attention_spec as attention
 from problems.spec.ranges import Among, Whole
@@ -56,10 +57,10 @@ def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) ->
     return shard | layer | {"tp_size": tensors, "cp_size": contexts}
 
 
-def _of_heads(dims: Dims, world_size: int) -> Dims:
-    """All dimensions where a regime sets how many heads, of the usual size, a rank has."""
+def _of_heads(dims: Dims, world_size: int, *, size: int | None = None) -> Dims:
+    """All dimensions where a regime sets how many heads a rank has, of the usual size or another."""
     contexts, heads = world_size // 2, 2 * dims["heads_local"]
-    size = dims["D"] // dims["num_heads"]
+    size = size or dims["D"] // dims["num_heads"]
     other = _dims(B=dims["B"], S=dims["S_local"] * contexts, num_heads=heads, head_size=size, world_size=world_size)
     return {**dims, **other}
 
@@ -170,6 +171,8 @@ PROBLEM = Problem(
     regimes=(
         attention.other_length(Whole(low=2, high=3), _of_heads),
         attention.one_position(Whole(low=2, high=3), _of_heads),
+        attention.wide_heads(partial(_of_heads, size=128)),
+        attention.many_heads(partial(_of_heads, size=32)),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.LOW_BELOW_MASKED,

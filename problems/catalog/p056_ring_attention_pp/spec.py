@@ -1,6 +1,7 @@
 """Two pipeline stages of attention, each over a context group, described."""
 
 from dataclasses import replace
+from functools import partial
 
 from problems.families import attention_spec as attention
 from problems.spec.ranges import Among, Whole
@@ -49,9 +50,9 @@ def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) ->
     return shard | {"D": hidden, "3*D": 3 * hidden, "num_heads": num_heads, "pp_size": stages, "cp_size": contexts}
 
 
-def _of_heads(dims: Dims, world_size: int) -> Dims:
-    """All dimensions where a regime sets how many heads, of the usual size, a rank has."""
-    contexts, size = world_size // 2, dims["D"] // dims["num_heads"]
+def _of_heads(dims: Dims, world_size: int, *, size: int | None = None) -> Dims:
+    """All dimensions where a regime sets how many heads a rank has, of the usual size or another."""
+    contexts, size = world_size // 2, size or dims["D"] // dims["num_heads"]
     other = _dims(
         B=dims["B"],
         S=dims["S_local"] * contexts,
@@ -70,6 +71,14 @@ _COPIED_TWICE = Tolerance(
     "other layers' bound. Neighbours in bfloat16 are 0.0078 apart, and below values of 2 this bound is less than that.",
 )
 """As in other layers that copy, with room for two stages."""
+
+_OF_FEW_POSITIONS = Tolerance(
+    atol=0.5,
+    rtol=0.3,
+    rms=0.0125,
+    calibration="2026-11-30, CPU, torch 2.13, gloo, 4 ranks, 150 calls: the reference erred by up to 0.0092 rms in "
+    "the few elements of single positions, in one call of 150 beyond what others may.",
+)
 
 PROBLEM = Problem(
     number=56,
@@ -167,8 +176,12 @@ PROBLEM = Problem(
         "On 2 ranks each context group has one member: no ring, only the step between the stages.",
     ),
     regimes=(
-        attention.other_length(Whole(low=2, high=5), _of_heads),
-        attention.one_position(Whole(low=2, high=5), _of_heads),
+        *(
+            replace(regime(Whole(low=2, high=5), _of_heads), tolerances={"stage_output": _OF_FEW_POSITIONS})
+            for regime in (attention.other_length, attention.one_position)
+        ),
+        attention.wide_heads(partial(_of_heads, size=128)),
+        attention.many_heads(partial(_of_heads, size=32)),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         replace(attention.LOW_BELOW_MASKED, words=f"in the first stage, {attention.LOW_BELOW_MASKED.words}"),
