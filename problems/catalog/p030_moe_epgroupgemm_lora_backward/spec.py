@@ -64,6 +64,11 @@ def _argument(name: str) -> Argument:
     )
 
 
+def _of_half_rank(dims: Dims, _world_size: int) -> Dims:
+    """The dimensions of as many elements, where the low rank is half that of the size."""
+    return {**dims, "r": dims["r"] // 2, "N": 2 * dims["N"]}
+
+
 PROBLEM = Problem(
     number=30,
     slug="moe_epgroupgemm_lora_backward",
@@ -127,6 +132,14 @@ PROBLEM = Problem(
             name="other_extents",
             words="the matrices have other extents, so that the ranks may not divide the number of elements",
             dims={"r": Extent(low=3, high=300), "N": Extent(low=129, high=4100)},
+        ),
+        Regime(
+            name="as_many_elements",
+            words="the matrices have as many elements as in timed calls of this size, and half the rank",
+            derive=_of_half_rank,
+            dims={"is_half": 1},
+            narrow="tail_left_out",
+            apart=("other_extents",),
         ),
         Regime(
             name="one_is_zero",

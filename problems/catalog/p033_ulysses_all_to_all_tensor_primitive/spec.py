@@ -123,7 +123,7 @@ PROBLEM = Problem(
         Regime(
             name="long_rows",
             words="the rows of x are long, and a rank has one or two for each rank",
-            settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=61, high=1500)},
+            settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=16_500, high=35_000)},
             at_large=False,
         ),
         beyond_16_bits("many_rows", derive=_by_rank, M=Extent(low=32_800, high=35_000), N=1),

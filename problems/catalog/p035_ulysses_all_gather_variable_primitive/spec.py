@@ -157,13 +157,13 @@ PROBLEM = Problem(
         Regime(
             name="long_rows",
             words="one extent of x is long, that across gather_dim, and shares have any lengths or are about_the_mean",
-            settings={"shares": _SHARES, "width": Extent(low=261, high=9000)},
+            settings={"shares": _SHARES, "width": Extent(low=33_000, high=70_000)},
             dims={"total": Whole(low=1, high=24)},
             at_large=False,
         ),
         replace(
             beyond_16_bits("many_positions", total=MANY),
-            settings={"shares": "any", "width": Whole(low=1, high=3)},
+            settings={"shares": "any", "width": Whole(low=1, high=3), "turned": Whole(low=0, high=1)},
         ),
         Regime(
             name="zeros_in_front",

@@ -156,13 +156,13 @@ PROBLEM = Problem(
             dims={
                 "B": Whole(low=1, high=5),
                 "T": Extent(low=1, high=51),
-                "head_size": Extent(low=8, high=72, of=8),
+                "head_size": Extent(low=8, high=264, of=8),
             },
         ),
         Regime(
             name="awkward_lengths",
             words="a rank holds T positions, and in float32 T times 1/T is below one",
-            settings={"heads_of_a_rank": Whole(low=1, high=2)},
+            settings={"heads_of_a_rank": Whole(low=1, high=40, often=(1, 1, 2))},
             dims={
                 "B": Whole(low=2, high=3),
                 "head_size": 8,
@@ -174,7 +174,7 @@ PROBLEM = Problem(
             settings={"heads_of_a_rank": 1},
         ),
         replace(
-            long_extent("many_positions", T=Extent(low=2100, high=5100), B=1, head_size=8),
+            long_extent("many_positions", T=Extent(low=32_800, high=36_000), B=1, head_size=8),
             settings={"heads_of_a_rank": Whole(low=1, high=2)},
             at_large=False,
         ),

@@ -1,7 +1,9 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -140,6 +142,17 @@ PROBLEM = Problem(
             settings={"part": Extent(low=1, high=260)},
             dims={"B": Whole(low=1, high=3), "T": Extent(low=1, high=48)},
         ),
+        replace(
+            long_extent("many_features", B=Whole(low=1, high=2), T=Whole(low=1, high=2)),
+            settings={"part": Extent(low=261, high=35_000)},
+            at_large=False,
+        ),
+        replace(
+            beyond_16_bits("many_positions", T=Extent(low=32_800, high=35_000), B=1),
+            words="all ranks together have more than 65,536 positions, more than 16 bits can number",
+            settings={"part": Whole(low=1, high=2)},
+        ),
+        replace(beyond_16_bits("many_sequences", B=MANY, T=1), settings={"part": 1}),
         Regime(
             name="least_extents",
             words="a rank has one position of each sequence and one feature of each block, the last positions are "
