@@ -10,6 +10,9 @@ from problems.inputs.values import Call
 
 ENTRIES = 16
 
+_FEW = 3
+"""Where a rank has fewer sums than that, one that cancels is not measured beside others."""
+
 
 @dataclass(frozen=True)
 class Rounded:
@@ -32,6 +35,8 @@ def draw(call: Call, name: str, symbols: tuple[str, ...]) -> Tensor:
     without_ties = torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
     if call.setting("history", "") == "outlier":
         without_ties = _not_like_an_outlier(without_ties)
+    if call.dims["P"] < _FEW:
+        without_ties = without_ties.abs()
     return in_regime(call, name, without_ties)
 
 

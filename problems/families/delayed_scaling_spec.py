@@ -43,12 +43,12 @@ def other_shards(output: str) -> tuple[Regime, ...]:
         replace(other, words=f"{other.words}, and an entry of the history is large", settings={"history": "outlier"}),
         Regime(
             name="few_elements",
-            words="a shard has 3 to 31 elements",
-            dims={"P": Whole(low=3, high=31)},
+            words="a shard has 1 to 31 elements, of one sign if they are fewer than 3",
+            dims={"P": Whole(low=1, high=31, often=(1, 1, 1, 1))},
             derive=_whole,
             tolerances={output: _OF_FEW},
         ),
-        long_extent("long_shards", P=Extent(low=9000, high=24_000), derive=_whole, narrow=""),
+        long_extent("long_shards", P=Extent(low=33_000, high=70_000), derive=_whole, narrow=""),
     )
 
 
