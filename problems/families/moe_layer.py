@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from problems.inputs.copying import copies, picking
 from problems.inputs.modules import Module, linear
-from problems.inputs.regime_values import LARGEST, SMALLEST, magnitude, owner
+from problems.inputs.regime_values import LARGEST, SMALLEST, magnitude, owner, unequal_sizes
 from problems.inputs.values import Arguments, Call
 
 _MARGIN = 0.25
@@ -168,9 +168,14 @@ def _has_alike(call: Call) -> bool:
     return bool(call.setting("channels", "") == "alike")
 
 
-def _size_of_tokens(call: Call) -> float:
-    """By what a regime multiplies tokens, and divides what they are multiplied by, so that results stay the same."""
-    return {"huge": LARGEST, "tiny": SMALLEST}.get(call.setting("tokens", ""), 1.0)
+def _size_of_tokens(call: Call) -> float | Tensor:
+    """By what a regime multiplies tokens, and divides what they are multiplied by, so that results stay the same.
+
+    One number, or one for each of the N channels.
+    """
+    if (style := call.setting("tokens", "")) == "unequal":
+        return unequal_sizes(call, "N")
+    return {"huge": LARGEST, "tiny": SMALLEST}.get(style, 1.0)
 
 
 def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:

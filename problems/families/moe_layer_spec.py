@@ -5,7 +5,19 @@ from math import comb
 
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
-from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
+from problems.spec.schema import (
+    ALL_OTHERS,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Reading,
+    Regime,
+    Tolerance,
+)
 from problems.spec.taxonomy import Communication
 
 _UNIFORM_SHARE = 0.95
@@ -82,6 +94,12 @@ MUTANTS_NOT_APPLICABLE = {
     "shards_wrong_order": "with rotated counts nothing can be exchanged; the own mutant owners_rotated stands for it",
 }
 
+
+def _tokens_of_choices(dims: Dims, _world_size: int) -> Dims:
+    """As many tokens as make so many choices, where each chooses every expert of twice as many as usual."""
+    return {**dims, "M": -(-dims["choices"] // (2 * dims["num_experts"]))}
+
+
 _REGIMES = (
     Regime(name="no_gate_bias", words="gate_bias is None", settings={"gate_bias": False}),
     Regime(
@@ -140,7 +158,7 @@ _REGIMES = (
         dims={
             "M": Whole(low=2, high=131, often=(3, 7, 67)),
             "N": Extent(low=256, high=1024, of=256),
-            "inter_dim": Extent(low=64, high=320, of=64),
+            "inter_dim": Extent(low=64, high=576, of=64),
         },
         tolerances={
             "out": Tolerance(
@@ -150,6 +168,31 @@ _REGIMES = (
                 calibration="what experts make of two tokens may be small or cancel, as of one",
             )
         },
+    ),
+    Regime(
+        name="wide_tokens",
+        words="ranks hold few tokens, which are wide, and networks are narrow inside",
+        dims={"M": Whole(low=3, high=20), "N": Extent(low=2304, high=4352, of=256), "inter_dim": 64},
+        tolerances={
+            "out": Tolerance(
+                atol=0.8,
+                rtol=0.4,
+                rms=0.02,
+                calibration="what experts make of three tokens may be small or cancel, as of one",
+            )
+        },
+        narrow="tail_left_out",
+    ),
+    Regime(
+        name="many_choices",
+        words="ranks make more choices than a signed number of 16 bits can count: every token chooses every expert, "
+        "out of twice as many as usual",
+        settings={"every_expert": True, "times_experts": 2},
+        dims={"choices": Whole(low=32_800, high=34_000)},
+        at_large=False,
+        derive=_tokens_of_choices,
+        narrow="tail_left_out",
+        apart=(ALL_OTHERS,),
     ),
     Regime(
         name="large_gates",
@@ -178,6 +221,7 @@ _REGIMES = (
             "one_rank_is_idle",
             "one_token",
             "few_tokens",
+            "wide_tokens",
             "every_expert",
             "copied_values",
             "far_logits",
@@ -206,8 +250,9 @@ _REGIMES = (
     Regime(
         name="huge_tokens",
         words="tokens are around ten million, beyond the range of float16, and what multiplies them is as much "
-        "smaller; or they are below 1e-4 in size, and what multiplies them is as much larger",
-        settings={"tokens": Among(options=("huge", "tiny"))},
+        "smaller; or they are below 1e-4 in size, and what multiplies them is as much larger; or each of their "
+        "channels is one, the other or as usual",
+        settings={"tokens": Among(options=("huge", "tiny", "unequal"))},
         dtypes=("bfloat16", "float32"),
         narrow="arguments_in_float16",
     ),
