@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import ONE_RANK_HAS_VALUES, other_extents
+from problems.spec.regimes import ONE_RANK_HAS_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -157,6 +157,7 @@ PROBLEM = Problem(
         *mlp.NUMBERS_OF_ADAM,
         mlp.no_learning("gathered"),
         replace(other_extents(P=Extent(low=150, high=5000), derive=all_parameters, narrow=""), at_large=False),
+        replace(long_extent("long_shards", P=Extent(low=33_000, high=70_000), derive=all_parameters), at_large=False),
     ),
     invariants=(
         *mlp.INVARIANTS_OF_ADAM,
