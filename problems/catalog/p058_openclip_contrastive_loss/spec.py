@@ -173,7 +173,7 @@ PROBLEM = Problem(
             dims={"B": Extent(low=100, high=128)},
         ),
         Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}, apart=("sharp",)),
-        other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=2048, of=64), narrow=""),
+        other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=4160, of=64), narrow=""),
     ),
     invariants=(
         "Tensors are contiguous.",
