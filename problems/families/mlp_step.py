@@ -14,6 +14,9 @@ from problems.families.mlp_step_spec import SHAPES
 from problems.inputs.regime_values import LARGEST, in_regime, magnitude
 from problems.inputs.values import Call
 
+_FAR = 48
+"""So many powers of two lie between a regime's features: float16 under one scale for all has 40."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
@@ -65,9 +68,15 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
     ]
 
 
-def _larger(call: Call) -> float:
-    """By what a regime multiplies the first layer's weights and divides samples: their product stays the same."""
-    return LARGEST if call.setting("weights", "") == "huge" else 1.0
+def _larger(call: Call) -> float | Tensor:
+    """By what a regime multiplies the first layer's weights and divides samples: their product stays the same.
+
+    One number, or one for each of the `d_in` features.
+    """
+    if (style := call.setting("weights", "")) == "unequal":
+        is_small = call.integers("regime's small features", ("d_in",), low=0, high=2, shared=True)
+        return torch.exp2(_FAR * is_small)
+    return LARGEST if style == "huge" else 1.0
 
 
 def _is_off(call: Call) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import ONE_RANK_HAS_VALUES
-from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
+from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName, Tolerance
 
 SHAPES: dict[str, tuple[str, ...]] = {
     "W1": ("hidden", "d_in"),
@@ -131,9 +131,61 @@ ODD_SIZES = Regime(
     dims={"chunk": Extent(low=8, high=150), "d_in": Extent(low=15, high=150), "d_out": Extent(low=16, high=48, of=16)},
     derive=odd_parts,
 )
+
+
+def long_parts(dims: Dims, world_size: int) -> Dims:
+    """The dimensions of a regime's network, with the least hidden width that lets its parameters be cut."""
+    drawn = {name: dims[name] for name in ("d_in", "hidden", "d_out")}
+    return {**dims, **in_parts(samples=world_size, world_size=world_size, **drawn), "chunk": dims["chunk"]}
+
+
+MANY_SAMPLES = Regime(
+    name="many_samples",
+    words="ranks have more than 1,024 samples, hidden is above 512, and the other widths are small",
+    dims={
+        "chunk": Extent(low=1030, high=2100),
+        "d_in": Extent(low=15, high=33),
+        "hidden": Extent(low=520, high=1100),
+        "d_out": Extent(low=16, high=32, of=16),
+    },
+    derive=long_parts,
+    narrow="tail_left_out",
+)
+WIDE_ENDS = Regime(
+    name="wide_ends",
+    words="d_in is above 512 and d_out above 256, and hidden is far below both",
+    # Fewer samples would make gradients so much larger than moments that their sign alone decides a step.
+    dims={
+        "chunk": Extent(low=150, high=260),
+        "d_in": Extent(low=520, high=1100),
+        "hidden": Extent(low=45, high=70),
+        "d_out": Extent(low=272, high=320, of=16),
+    },
+    derive=long_parts,
+    narrow="tail_left_out",
+)
+
+
+def wide_ends(**parameters: Tolerance) -> Regime:
+    """`WIDE_ENDS` with room for extreme elements of `parameters`: outputs and what they have in other calls."""
+    tolerances = {
+        name: replace(
+            tolerance,
+            atol=0.6,
+            calibration="2026-11-30, CPU, torch 2.13, gloo, bfloat16, tiny, 4 ranks, 170 calls: of 50 times as many "
+            "elements as in usual calls, an honest one erred by 0.99 times 0.15 of the parameters' size. The "
+            "rms decides.",
+        )
+        for name, tolerance in parameters.items()
+    }
+    return replace(WIDE_ENDS, tolerances=tolerances)
+
+
 REGIMES = (
     AT_THE_KINK,
     ODD_SIZES,
+    MANY_SAMPLES,
+    WIDE_ENDS,
     Regime(
         name="tiny_gradients",
         words="targets, the last layer and moments are below 1e-5 in size, and so are gradients",
@@ -154,8 +206,9 @@ REGIMES = (
     ),
     Regime(
         name="huge_weights",
-        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller; or W1 is zero",
-        settings={"weights": Among(options=("zero", "huge"))},
+        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller; or W1 is zero; "
+        "or about half of the features are below 1e-13 (unequal), and their columns of W1 as much larger",
+        settings={"weights": Among(options=("zero", "unequal", "huge"))},
         # Together, a first second moment of W1 would be below the least number of bfloat16.
         apart=("tiny_gradients",),
     ),

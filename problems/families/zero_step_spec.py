@@ -30,7 +30,12 @@ STALE_COPIES = Regime(
     words="other ranks have rank 0's parameters in another order, so that their sums and ends tell no difference",
     settings={"copies": "moved on"},
 )
-REGIMES = (*mlp.REGIMES, STALE_COPIES, mlp.no_learning(*mlp.SHAPES))
+
+
+def regimes(*, weights: Tolerance, others: Tolerance) -> tuple[Regime, ...]:
+    """The regimes of both problems; `weights` is for the two matrices."""
+    own = {"wide_ends": mlp.wide_ends(W1=weights, b1=others, W2=weights, b2=others)}
+    return (*(own.get(regime.name, regime) for regime in mlp.REGIMES), STALE_COPIES, mlp.no_learning(*mlp.SHAPES))
 
 
 def outputs(*, weights: Tolerance, others: Tolerance) -> tuple[Output, ...]:

@@ -5,7 +5,19 @@ from dataclasses import replace
 from problems.families import mlp_step_spec as mlp
 from problems.families.zero_step_spec import STALE_COPIES
 from problems.spec.ranges import Among, Extent
-from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+    Tolerance,
+)
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
@@ -43,14 +55,24 @@ ODD_SIZES = replace(
     derive=odd_network,
 )
 
+
+def long_network(regime: Regime, **extents: Extent) -> Regime:
+    """A regime of other steps with the extents that are legal here."""
+    return replace(regime, dims={**regime.dims, **extents}, derive=odd_network)
+
+
 _HUGE_WEIGHTS = next(regime for regime in mlp.REGIMES if regime.name == "huge_weights")
 _OWN = {
     "odd_sizes": ODD_SIZES,
+    "many_samples": long_network(mlp.MANY_SAMPLES, d_out=Extent(low=13, high=33)),
+    "wide_ends": long_network(
+        mlp.wide_ends(W1=WEIGHTS, b1=TOLERANCE, W2=WEIGHTS, b2=TOLERANCE), d_out=Extent(low=260, high=330)
+    ),
     "huge_weights": replace(
         _HUGE_WEIGHTS,
         words=f"{_HUGE_WEIGHTS.words}; or W2 is below 1e-12 (last_tiny). Where gradients of the first layer are "
         "then far smaller than others, so are its moments",
-        settings={"weights": Among(options=("zero", "last_tiny", "huge"))},
+        settings={"weights": Among(options=("zero", "last_tiny", "unequal", "huge"))},
     ),
 }
 """What regimes of other steps are here, by name."""

@@ -82,6 +82,6 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
-    regimes=zero.REGIMES,
+    regimes=zero.regimes(weights=WEIGHTS, others=TOLERANCE),
     invariants=(*mlp.INVARIANTS, *mlp.IN_PARTS),
 )

@@ -62,7 +62,7 @@ NO_MEMORY = replace(
         )
     },
 )
-_OWN = {regime.name: regime for regime in (FIRST_STEP, NO_MEMORY)}
+_OWN = {regime.name: regime for regime in (FIRST_STEP, NO_MEMORY, mlp.wide_ends(flat_param_shard=TOLERANCE))}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
