@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from problems.inputs.copying import picking
-from problems.inputs.regime_values import LARGEST, unequal_sizes
+from problems.inputs.regime_values import LARGEST, SMALLEST, unequal_sizes
 from problems.inputs.values import Call
 
 _SCORES = 1 << 22
@@ -162,7 +162,7 @@ def positions_factor(call: Call) -> float | Tensor:
     """
     if call.setting("positions", "") == "unequal":
         return unequal_sizes(call, "D")
-    return {"huge": LARGEST, "tiny": 1 / LARGEST}.get(call.setting("positions", ""), 1.0)
+    return SMALLEST if call.setting("positions", "") == "tiny" else 1.0
 
 
 def for_positions(call: Call, w_qkv: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from math import copysign
 import torch
 
 from problems.inputs.copying import copies, odd_values, picking
-from problems.inputs.regime_values import LARGEST, magnitude, unequal_sizes
+from problems.inputs.regime_values import LARGEST, SMALLEST, magnitude, unequal_sizes
 from problems.inputs.values import Arguments, Call
 
 
@@ -29,9 +29,7 @@ def make_inputs(call: Call) -> Arguments:
     values *= _channel_scales(call) * magnitude(call)
     # Powers of two: what comes out of the projection, or scores, are the same.
     tokens, zeros = call.setting("tokens", None), call.setting("zeros", None)
-    larger = (
-        unequal_sizes(call, "H") if tokens == "unequal" else {"huge": LARGEST, "tiny": 1 / LARGEST}.get(tokens, 1.0)
-    )
+    larger = unequal_sizes(call, "H") if tokens == "unequal" else SMALLEST if tokens == "tiny" else 1.0
     if tokens == "queries":
         queries *= LARGEST
         keys /= LARGEST

@@ -219,10 +219,10 @@ PROBLEM = Problem(
         *of_tensor("the value rows of w_qkv", HUGE_VALUES),
         Regime(
             name="huge_tokens",
-            words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller, or "
-            "the other way round (tiny), or each channel is one, the other or as usual (unequal), or queries are that "
-            "large and keys as much smaller (queries)",
-            settings={"tokens": Among(options=("huge", "tiny", "unequal", "queries"))},
+            words="each channel of hidden_states is below 1e-4, around ten million, beyond the range of float16, or as "
+            "usual, and w_qkv is as much larger or smaller there (unequal); or all are below 1e-4 (tiny), or queries "
+            "are around ten million and keys as much smaller (queries)",
+            settings={"tokens": Among(options=("tiny", "unequal", "queries"))},
             dtypes=("bfloat16", "float32"),
             narrow="arguments_in_float16",
         ),
