@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import lcm, log2
 
 from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, two_sizes, with_a_zero_field
-from problems.spec.ranges import Extent
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -63,6 +63,12 @@ def _cut(dims: Dims, world_size: int) -> Dims:
         "Hl": rows // world_size,
         "Ll": columns // world_size,
     }
+
+
+def _cut_long(dims: Dims, world_size: int) -> Dims:
+    """All dimensions of fields that are long along one axis, `long`, which is H where they are tall."""
+    rows, columns = ("long", "short") if dims["is_tall"] else ("short", "long")
+    return _cut({"B": dims["B"], "C": dims["C"], "H": dims[rows], "L": dims[columns]}, world_size)
 
 
 _TOLERANCE = Tolerance(
@@ -164,8 +170,8 @@ PROBLEM = Problem(
         two_sizes(_TOLERANCE, batch="C"),
         with_a_zero_field(
             other_extents(
-                B=Extent(high=5),
-                C=Extent(high=5),
+                B=Extent(high=12),
+                C=Extent(high=12),
                 H=Extent(low=2, high=96),
                 L=Extent(low=2, high=160),
                 derive=_cut,
@@ -176,9 +182,10 @@ PROBLEM = Problem(
             "long_rows",
             B=1,
             C=Extent(high=2),
-            H=Extent(low=8, high=24, of=8),
-            L=Extent(low=2000, high=4096, of=2),
-            derive=_cut,
+            short=Extent(low=8, high=24, of=8),
+            long=Extent(low=2000, high=4096, of=2),
+            is_tall=Whole(low=0, high=1),
+            derive=_cut_long,
         ),
     ),
     invariants=(
