@@ -78,12 +78,18 @@ def _unit(call: Call) -> float:
     return float(call.setting("unit", 1.0))
 
 
+def _candidates(call: Call) -> int:
+    """How many Gaussians are drawn: the more cameras a regime has, the fewer are safe in all of them."""
+    cameras = call.dims.get("all_cameras", 0)
+    return call.dims["n"] * 5 // 4 + 256 + call.dims["n"] * cameras // 20
+
+
 def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], Projected]:
     """Means, rotations, scales, opacities and colours of more than the n Gaussians of the rank, in all `cameras`.
 
     Most are at most four or five pixels wide where the scene is; one in 16 is a good part of the image.
     """
-    count = call.dims["n"] * 5 // 4 + 256
+    count = _candidates(call)
     is_large = call.uniform("large", (count, 1), dtype=torch.float32) < 1 / 16
     size = torch.where(is_large, _LARGE, _SMALL_PIXELS / min(call.dims["wd"], call.dims["ht"]))
     drawn = {
@@ -129,7 +135,7 @@ def _factors(call: Call, setting: str, *, lowest: float, highest: float) -> Tens
     """A factor per candidate, between two powers of ten, where a regime has the setting; 1 elsewhere."""
     if call.setting(setting, None) is None:
         return 1.0
-    count = call.dims["n"] * 5 // 4 + 256
+    count = _candidates(call)
     powers = call.uniform(f"regime's {setting}", (count, 1), low=lowest, high=highest, dtype=torch.float64)
     return (10.0**powers).float()
 
