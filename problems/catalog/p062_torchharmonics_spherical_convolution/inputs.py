@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from math import gcd
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,8 @@ LONG = 64
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's block of the field, its filter, weight and bias, and the groups of the process grid."""
-    world_size, polar, groups = call.world_size, call.dims["P"], call.setting("groups", 1)
+    world_size, polar = call.world_size, call.dims["P"]
+    groups = gcd(int(call.setting("groups", 1)), call.dims["Cout"])
     return {
         "x": field(call),
         "psi": _filter(call),
@@ -58,7 +61,7 @@ def entries(call: Call) -> tuple[Tensor, Tensor]:
     """
     if call.setting("rows", "even") == "uneven":
         return _uneven_entries(call)
-    if call.setting("rows", "even") == "long":
+    if call.setting("rows", "even").startswith("long"):
         return _long_entries(call)
     shape = ("Kk", "nlat", ENTRIES)
     quarter = call.dims["nlon"] // ENTRIES
@@ -92,12 +95,16 @@ def _uneven_entries(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _long_entries(call: Call) -> tuple[Tensor, Tensor]:
-    """As `entries`, for few rows with up to LONG entries at any places, about as many in all, and none in others."""
+    """As `entries`, for few rows with up to LONG entries at any places, and none in others.
+
+    In all there are about as many, or three times as many.
+    """
     rows, places = call.dims["Kk"] * call.dims["nlat"], call.dims["columns"]
     length = min(LONG, places)
     columns = torch.arange(length, device=call.device).repeat(rows, 1)
     values = torch.zeros(columns.shape, device=call.device)
-    chosen = call.permutation("regime's rows", rows)[: -(-call.dims["nnz"] // length)]
+    wanted = call.dims["nnz"] * (3 if call.setting("rows", "even") == "long_and_many" else 1)
+    chosen = call.permutation("regime's rows", rows)[: -(-wanted // length)]
     draws = call.uniform("regime's places", (len(chosen), places), dtype=torch.float32)
     columns[chosen] = draws.argsort(dim=1)[:, :length].sort(dim=1).values
     values[chosen] = call.normal("regime's psi", (len(chosen), length), std=0.5, dtype=torch.float32)
