@@ -69,7 +69,7 @@ def owners(call: Call) -> Tensor:
 def _edges(call: Call) -> int:
     """How many neighbours the rank has in its lists: E; in regimes unequally many, or none where it owns no node."""
     edges = call.dims["E"]
-    if call.setting("owners", None) == "one_has_all" and call.rank != owner(call):
+    if call.regime is not None and not (owners(call) == call.rank).any():
         return 0
     if call.setting("lists", None) == "uneven":
         # The rank after the one that may own all has none.

@@ -31,8 +31,12 @@ def _dims(*, nodes: int, edges_per_node: int, seeds: int, world_size: int) -> Di
 
 
 def _of_few_nodes(dims: Dims, _world_size: int) -> Dims:
-    """What follows from another number of nodes: where lists end, and how many neighbours are in them, if any."""
-    return {**dims, "pointers": dims["Nn"] + 1, "E": min(6 * dims["Nn"], 20_000) if dims["E"] else 0}
+    """What follows from another number of nodes: where lists end, and how many neighbours are in them, if any.
+
+    No rank has more seeds than there are nodes.
+    """
+    edges = min(6 * dims["Nn"], 80_000) if dims["E"] else 0
+    return {**dims, "S": min(dims["S"], dims["Nn"]), "pointers": dims["Nn"] + 1, "E": edges}
 
 
 _REFERENCE_PAIRS = 40
@@ -157,35 +161,36 @@ PROBLEM = Problem(
             settings={
                 "hops": Whole(low=2, high=3),
                 "first": Whole(low=-100, high=12, often=(2, 3, 5)),
+                "second": Whole(low=-100, high=12, often=(-1, 5)),
                 "last": Whole(low=-100, high=-1),
             },
             at_large=False,
         ),
         Regime(
             name="whole_lists_first",
-            words="the first fanout is negative, which takes whole lists, one of them of thousands, and the second is "
-            "not",
+            words="the first fanout is negative, which takes whole lists, one of them of tens of thousands, and the "
+            "second is not",
             settings={"first": Whole(low=-100, high=-1), "second": Whole(low=0, high=12), "hub": True},
-            dims={"E": Whole(low=6000, high=9000)},
+            dims={"E": Extent(low=50_000, high=90_000)},
             at_large=False,
             narrow="usual_numbers",
         ),
         Regime(
             name="one_hop",
             words="there is one hop",
-            settings={"hops": 1, "first": Whole(low=0, high=12)},
+            settings={"hops": 1, "first": Whole(low=-100, high=12, often=(-1, -1, -1, 0))},
             narrow="usual_numbers",
         ),
         Regime(
             name="three_hops",
             words="there are three hops",
-            settings={"hops": 3, **dict.fromkeys(("first", "second", "third"), Whole(low=0, high=5, often=(3,)))},
+            settings={"hops": 3, **dict.fromkeys(("first", "second", "third"), Whole(low=0, high=12, often=(3, 5)))},
             narrow="usual_numbers",
         ),
         Regime(
             name="fanout_of_zero",
-            words="the second fanout is 0, which takes no neighbour",
-            settings={"first": 10, "second": 0},
+            words="fanouts are others than usual; where the second is 0, it takes no neighbour",
+            settings={"first": Whole(low=0, high=12, often=(10,)), "second": Whole(low=0, high=12, often=(0, 0, 0, 0))},
         ),
         Regime(name="no_neighbours", words="no node has a neighbour", dims={"E": 0}),
         Regime(
@@ -214,7 +219,7 @@ PROBLEM = Problem(
             settings={"seeds": "one_is_lonely"},
             at_large=False,
         ),
-        other_extents(Nn=Extent(low=60, high=500), S=Extent(high=60), derive=_of_few_nodes),
+        other_extents(Nn=Extent(high=700), S=Extent(high=600), derive=_of_few_nodes),
         beyond_16_bits(
             "many_nodes",
             Nn=Extent(low=80_000, high=100_000),
