@@ -70,9 +70,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 
 def _whole_groups(dims: Dims, world_size: int) -> Dims:
-    """Channels rounded up to a multiple of 16 times the world size, and filters of 80 taps or the whole sequence."""
+    """Channels rounded up to a multiple of 16 times the world size, and filters no longer than the sequence."""
     channels = -(-dims["C"] // (16 * world_size)) * 16 * world_size
-    return {**dims, "C": channels, "G": channels // dims["D"], "Lf": min(80, world_size * dims["Ls"])}
+    return {**dims, "C": channels, "G": channels // dims["D"], "Lf": min(dims["Lf"], world_size * dims["Ls"])}
 
 
 def at_length(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
@@ -185,9 +185,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="short_filters",
-            words="filters have 1 to 15 taps, in a third of the calls one, and every other channel may have no bias",
+            words="filters have 1 to 79 taps, often one, and every other channel may have no bias",
             settings={"biases": Among(options=("usual", "half_zero"))},
-            dims={"Lf": Whole(low=1, high=15, often=(1, 1, 1))},
+            dims={"Lf": Whole(low=1, high=79, often=(1, 1, 1, 15))},
             apart=("one_rank_has_values", "whole_filters", "odd_chunks", "low_plateau"),
         ),
         Regime(
@@ -195,7 +195,12 @@ PROBLEM = Problem(
             words="chunks have other numbers of positions and channels, often odd or few, there are one or two "
             "sequences, and the first channel of x2_seq may be zero",
             settings={"first_gate": Among(options=("zero", "usual"))},
-            dims={"B": Whole(low=1, high=2), "C": Extent(low=16, high=160), "Ls": Extent(low=24, high=120, of=2)},
+            dims={
+                "B": Whole(low=1, high=2),
+                "C": Extent(low=16, high=600),
+                "Ls": Extent(low=24, high=120, of=2),
+                "Lf": Extent(low=65, high=400),
+            },
             derive=_whole_groups,
         ),
         Regime(
