@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import HUGE_VALUES, ZERO_VALUES, long_extent, other_extents
+from problems.spec.regimes import HUGE_VALUES, MANY, ZERO_VALUES, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -165,11 +165,12 @@ PROBLEM = Problem(
         # So many tokens that not all losses are near zero, where rounding in bfloat16 is more than a hundredth of them.
         other_extents(B=Extent(high=6), S=Extent(low=8, high=300), Vl=Extent(low=2, high=230), derive=_all_words),
         replace(
-            long_extent("long_vocabulary", B=1, S=Extent(high=40), Vl=Extent(low=1025, high=1700), derive=_all_words),
+            long_extent("long_vocabulary", B=1, S=Extent(high=40), Vl=Extent(low=1025, high=70_000), derive=_all_words),
             words="one extent is long, and the others are short; where rows are flat, logits are from 80 to 87: no "
             "exponential overflows float32, but their sum would",
             settings={"rows": Among(options=("flat", "usual"))},
         ),
+        beyond_16_bits("many_tokens", B=1, S=MANY, Vl=Extent(low=2, high=9), derive=_all_words),
     ),
     invariants=(
         "Tensors are contiguous.",
