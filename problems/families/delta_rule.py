@@ -24,16 +24,16 @@ BLOCK = 64
 
 _LEAST_FADE = -600.0
 
-_SHORT = 1e-3
-"""The greatest length of a query or key in the regime of short ones."""
+_LONGEST = 9e5
+"""The greatest length of a query or key in the regime where lengths differ."""
 
 
 def in_length_regime(call: Call, name: str, rows: Tensor, *, least: float) -> Tensor:
-    """Queries or keys `rows` (B, Ls, Hh, Kd); in a regime of lengths of all sizes from `least` to a thousandth."""
+    """Queries or keys `rows` (B, Ls, Hh, Kd); in a regime of lengths of all sizes from `least` up."""
     if not call.setting("short", usual=False):
         return rows
     shape = ("B", "Ls", "Hh", 1)
-    logs = call.uniform(f"regime's lengths of {name}", shape, low=log(least), high=log(_SHORT), dtype=torch.float32)
+    logs = call.uniform(f"regime's lengths of {name}", shape, low=log(least), high=log(_LONGEST), dtype=torch.float32)
     wide = rows.float()
     scaled: Tensor = wide * (logs.exp() / wide.norm(dim=-1, keepdim=True))
     return scaled.to(rows.dtype)

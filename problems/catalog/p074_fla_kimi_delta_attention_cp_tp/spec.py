@@ -208,7 +208,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="short_keys",
-            words="queries and keys are of all lengths from 2e-12 to 0.001",
+            words="queries and keys are of all lengths from 2e-12 to 900,000",
             settings={"short": True},
             dtypes=("bfloat16", "float32"),
         ),
@@ -228,8 +228,8 @@ PROBLEM = Problem(
             words="a rank has other numbers of tokens and heads, and one or two sequences",
             dims={
                 "B": Whole(low=1, high=2),
-                "Ls": Whole(low=5, high=150, often=(130, 140)),
-                "Hh": Whole(low=2, high=7),
+                "Ls": Whole(low=5, high=300, often=(130, 140)),
+                "Hh": Whole(low=2, high=20, often=(7,)),
             },
             derive=_of_heads,
             apart=("first_has_values",),

@@ -169,7 +169,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="short_keys",
-            words="queries and keys are of all lengths from 2e-6 to 0.001",
+            words="queries and keys are of all lengths from 2e-6 to 900,000",
             settings={"short": True},
             dtypes=("bfloat16", "float32"),
             apart=("zero_keys",),  # Where all keys are equal, their rounding adds up over a whole sequence.
@@ -195,7 +195,7 @@ PROBLEM = Problem(
         Regime(
             name="other_length",
             words="a rank has another number of tokens, which are more than two chunks of 64 on all ranks",
-            dims={"Ls": Whole(low=65, high=79)},
+            dims={"Ls": Whole(low=65, high=300, often=(79,))},
             apart=("first_has_values",),
         ),
         *of_tensor("v", TINY_VALUES),
