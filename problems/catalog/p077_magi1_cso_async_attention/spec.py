@@ -41,6 +41,12 @@ def _sized(*, ranges: int, clip: int, heads: int, kv_heads: int, width: int, wor
     }
 
 
+def _of_clip(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where a regime sets how many tokens of a range are keys."""
+    part = -(-dims["clip"] // world_size)
+    return {**dims, "spb": part, "T": dims["ranges"] * part}
+
+
 def tiny(world_size: int) -> Dims:
     """Padding tokens at 2 and 4 ranks, fewer heads of keys than ranks at 4."""
     return _sized(ranges=3, clip=21, heads=8, kv_heads=2, width=32, world_size=world_size)
@@ -168,24 +174,33 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_ranges",
-            words="a rank holds 12 tokens in so many ranges, each of which sees keys of any place and of any number or "
+            words="a rank holds 36 tokens in so many ranges, each of which sees keys of any place and of any number or "
             "as many as a range has, and values begin with a zero",
-            dims={"T": 12},
+            dims={"T": 36},
             settings={
-                "ranges": Among(options=("2", "6", "12")),
+                "ranges": Among(options=("2", "9", "12", "36")),
                 "seen": Among(options=("as_many", "any")),
                 "first_entry": "zero",
             },
         ),
         Regime(
             name="eight_key_heads",
-            words="there are eight heads of keys, and one, two or three times as many of queries",
-            dims={"Hkv": 8, "Hq": Extent(low=8, high=24, of=8)},
+            words="there are eight heads of keys, and one to six times as many of queries",
+            dims={"Hkv": 8, "Hq": Extent(low=8, high=48, of=8)},
         ),
         Regime(
             name="many_query_heads",
-            words="there are two heads of keys and 48 of queries, 24 to each",
-            dims={"Hkv": 2, "Hq": 48},
+            words="there are two heads of keys, and 8 to 24 of queries to each",
+            dims={"Hkv": 2, "Hq": Extent(low=16, high=48, of=8)},
+        ),
+        Regime(
+            name="long_ranges",
+            words="ranges have more keys than a block of a usual kernel, and shards are as much longer",
+            dims={"clip": Extent(low=65, high=280)},
+            at_large=False,
+            derive=_of_clip,
+            narrow="tail_left_out",
+            apart=("other_ranges",),
         ),
         Regime(
             name="up_to_own_range",
@@ -242,7 +257,7 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Query heads are a multiple of the key heads, and of the number of ranks.",
         "Key heads are a multiple of the number of ranks, or divide it.",
-        "Heads have 32 or 128 entries; there are 8, 16, 24 or 48 query heads, and 2 or 8 key heads.",
+        "Heads have 32 or 128 entries; query heads are a multiple of 8 from 8 to 48, and there are 2 or 8 key heads.",
         "There is at least one range, and each has the same number of tokens on every rank, at least one.",
         "`clip_token_nums` is None, 0, or a number from 1 to the tokens of a range on all ranks together.",
     ),
