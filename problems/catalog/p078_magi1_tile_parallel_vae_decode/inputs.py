@@ -14,11 +14,15 @@ from problems.inputs.values import Arguments, Call
 def make_inputs(call: Call) -> Arguments:
     """The rank's latent video (B, C, Tz, Hz, Wz), tile sizes, overlap factors, upsampling factors and no group."""
     dims = dict(call.dims)
+    if call.setting("tiles", None) == "odd":
+        dims |= {"Lt": 2 - dims["image"], "Lh": dims["Lh"] - 1, "Lw": dims["Lw"] + 1}
     in_space, in_time = int(call.setting("in_space", dims["fs8"])), call.setting("in_time", dims["ft8"])
     if in_time * (dims["Lt"] + dims["image"]) % EIGHTHS:
         in_time = dims["ft8"]
     if call.setting("tiles", None) == "one":
         dims |= {"Lt": dims["Tz"], "Lh": dims["Hz"], "Lw": dims["Wz"]}
+    if in_space * dims["Lh"] % EIGHTHS or in_space * dims["Lw"] % EIGHTHS:
+        in_space = 0
     if call.setting("tiles", None) == "low":
         dims["Lh"] = dims["Lw"] // 2
     if call.setting("tiles", None) == "high":

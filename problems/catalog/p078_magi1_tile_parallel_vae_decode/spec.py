@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Among, Extent
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES, copied_values, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -140,9 +140,17 @@ def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
     )
 
 
+_MOST_ROWS = 420
+"""Of all frames of a latent video together, where extents are others than usual: more take long on processors."""
+
+
 def _other_video(dims: Dims, _world_size: int) -> Dims:
-    """`dims` with the video of such latents; tiles are of 4 x 4 latents, so that few latents are several tiles."""
-    across = dims["us"] * dims["sr"]
+    """`dims` with the video of such latents; tiles are of 4 x 4 latents, so that few latents are several tiles.
+
+    Of many frames few rows are left, and rows are columns where frames are wide.
+    """
+    across, rows = dims["us"] * dims["sr"], min(dims["Hz"], max(1, _MOST_ROWS // dims["Tz"]))
+    dims = {**dims, "Hz": dims["Wz"], "Wz": rows} if dims["is_wide"] else {**dims, "Hz": rows}
     video = {"To": dims["Tz"] * dims["ut"], "Ho": dims["Hz"] * across, "Wo": dims["Wz"] * across}
     return {**dims, **video, "Lh": 4, "Lw": 4}
 
@@ -272,9 +280,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="low_tiles",
-            words="tiles are half as high as wide or half as wide as high, and overlap by 0 or 4 eighths in height and "
-            "width",
-            settings={"tiles": Among(options=("low", "high")), "in_space": Among(options=("0", "4"))},
+            words="tiles are half as high as wide, half as wide as high, or short and of an odd height and width, and "
+            "overlap by 0 or 4 eighths in height and width, where those are whole latents",
+            settings={"tiles": Among(options=("odd", "low", "high")), "in_space": Among(options=("0", "4"))},
             at_large=False,
         ),
         Regime(
@@ -287,10 +295,11 @@ PROBLEM = Problem(
         replace(
             other_extents(
                 derive=_other_video,
-                B=Extent(high=3),
-                Tz=Extent(high=6),
+                B=Extent(high=5),
+                Tz=Extent(high=24),
                 Hz=Extent(high=70),
                 Wz=Extent(high=11),
+                is_wide=Whole(low=0, high=1),
             ),
             words="tensors have other extents than usual, and the first row of every frame may be zero",
             settings={"first_row": Among(options=("zero", "usual"))},
