@@ -143,10 +143,10 @@ PROBLEM = Problem(
         Regime(
             name="odd_sizes",
             words="b and K are other numbers than usual, small ones or no multiples of a tile",
-            dims={"b": Extent(high=97), "Kp": Extent(low=2, high=300)},
+            dims={"b": Extent(high=1100), "Kp": Extent(low=2, high=300)},
         ),
         replace(
-            long_extent("long_rows", b=Extent(high=7), Kp=Extent(low=4096, high=20_011)),
+            long_extent("long_rows", b=Extent(high=7), Kp=Extent(low=4096, high=70_001)),
             # Scalings shrink by N / K in every round, and float32 sums of equal numbers all err to one side.
             apart=("many_rounds", "zero_values"),
         ),
