@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor, other_extents
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    long_extent,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -160,7 +168,13 @@ PROBLEM = Problem(
     regimes=(
         *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
         *of_tensor("x", replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest")),
-        other_extents(rows=Extent(high=97), cl=Extent(high=97)),
+        other_extents(rows=Extent(high=260), cl=Extent(high=260)),
+        replace(
+            long_extent("tall_parts", rows=Extent(low=1025, high=5000), cl=Extent(high=20)),
+            at_large=False,
+            # Cut by columns, a Gram matrix would be as large as a part is tall.
+            apart=("other_dimension",),
+        ),
         Regime(
             name="below_the_floor",
             words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
