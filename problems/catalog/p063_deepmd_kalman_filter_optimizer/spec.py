@@ -62,9 +62,14 @@ def _blocks(*, nb: int, nk: int, world_size: int) -> Dims:
     return {"nb": nb, "nk": nk, "all": nb * world_size}
 
 
+_MOST_ENTRIES = 500_000
+"""Of a rank's covariances, where they are others than usual: more take long on processors."""
+
+
 def _all_blocks(dims: Dims, world_size: int) -> Dims:
-    """The blocks of all ranks, where a rank has others than usual."""
-    return {**dims, **_blocks(nb=dims["nb"], nk=dims["nk"], world_size=world_size)}
+    """The blocks of all ranks, where a rank has others than usual: the fewer, the larger they are."""
+    most = max(1, _MOST_ENTRIES // dims["nk"] ** 2)
+    return {**dims, **_blocks(nb=min(dims["nb"], most), nk=dims["nk"], world_size=world_size)}
 
 
 def _written(name: str, argument: str, shape: tuple[str | int, ...], sharding: str) -> Output:
@@ -240,7 +245,7 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         replace(
-            other_extents(nb=Extent(high=16), nk=Extent(high=180), derive=_all_blocks),
+            other_extents(nb=Extent(high=40), nk=Extent(high=1100), derive=_all_blocks),
             words="tensors have other extents than usual; where P is sparse, the first weight of a block and half of "
             "the others are uncorrelated",
             settings={"P": Among(options=("sparse", "usual"))},
