@@ -147,7 +147,7 @@ PROBLEM = Problem(
             Nn=Extent(high=900), nnz=Extent(high=700), h=Extent(high=260), derive=_as_many_nodes_on_every_rank
         ),
         long_extent("long_rows", nnz=Extent(high=20), h=Extent(low=1025, high=9000)),
-        long_extent("many_pairs", nnz=Extent(low=2049, high=20_000), h=Extent(high=9)),
+        long_extent("many_pairs", nnz=Extent(low=32_769, high=70_000), h=Extent(high=9)),
     ),
     invariants=(
         "Tensors are contiguous.",
