@@ -70,9 +70,11 @@ def queries(call: Call) -> Tensor:
 
 
 def _nodes(call: Call) -> int:
-    """How many nodes there are: as many as the size has, or the fewest that need shards of that length."""
-    fewest = call.world_size * (call.dims["sh"] - 1) + 1
-    return fewest if call.setting("nodes", None) == "fewest" else call.dims["Nn"]
+    """How many nodes there are: as many as the size has, or the fewest that need shards of that length, or the most."""
+    rows, kind = call.dims["sh"], call.setting("nodes", "usual")
+    if kind == "all":
+        return call.world_size * rows
+    return call.world_size * (rows - 1) + 1 if kind == "fewest" else call.dims["Nn"]
 
 
 def _owners(call: Call) -> Tensor:

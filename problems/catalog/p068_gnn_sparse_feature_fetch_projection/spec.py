@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from problems.families.one_rank_spec import also_larger
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import of_product, other_extents
+from problems.spec.regimes import long_extent, of_product, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -203,7 +203,19 @@ PROBLEM = Problem(
         *(_also_in_part(also_larger(regime)) for regime in of_product("local_embedding_shard", "proj_matrix")),
         replace(
             other_extents(sh=Extent(low=2, high=400), Q=Extent(high=1000), derive=_of_short_shards),
+            words="tensors have other extents than usual, and the last row of the last shard may be a node, too",
+            settings={"nodes": Among(options=("usual", "all"))},
             apart=("fewer_nodes",),  # The last of short shards would have no row that is a node.
+        ),
+        replace(
+            long_extent(
+                "many_rows",
+                sh=Extent(low=32_769, high=70_000),
+                Q=Extent(low=1025, high=70_000),
+                derive=_of_short_shards,
+            ),
+            words="shards have tens of thousands of rows, and a rank asks for thousands or more",
+            at_large=False,
         ),
     ),
     invariants=(
