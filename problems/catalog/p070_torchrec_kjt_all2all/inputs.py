@@ -30,12 +30,18 @@ def _values(call: Call) -> Tensor:
 
 
 def key_splits(call: Call) -> list[int]:
-    """Features per rank: 1, 2, 3, 1, 2, 3, ... or the same from the last rank on, or one each and the rest on one."""
+    """Features per rank: 1, 2, 3, 1, 2, 3, ... or the same from the last rank on, or one each and the rest on one.
+
+    In one regime ranks may also own as many as one another, but for one.
+    """
     splits = [1 + rank % 3 for rank in range(call.world_size)]
     kind = call.setting("splits", None)
     if kind == "one_has_most":
         most = call.dims["F"] - call.world_size + 1
         return [most if rank == owner(call) else 1 for rank in range(call.world_size)]
+    if kind == "even":
+        whole, more = divmod(call.dims["F"], call.world_size)
+        return [whole + (rank < more) for rank in range(call.world_size)]
     return splits[::-1] if kind == "reversed" else splits
 
 

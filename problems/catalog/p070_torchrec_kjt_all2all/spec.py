@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import long_extent, other_extents
+from problems.spec.regimes import MANY, long_extent, other_extents
 from problems.spec.schema import (
     ALL_OTHERS,
     EXACT,
@@ -150,8 +150,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="many_features",
-            words="one rank owns dozens of features, up to more than a hundred, and every other rank one",
-            settings={"splits": "one_has_most"},
+            words="there are dozens of features, up to more than a hundred; one rank owns all but one for each other "
+            "rank, or ranks own as many as one another, as far as that goes",
+            settings={"splits": Among(options=("even", "one_has_most"))},
             dims={"F": Extent(low=12, high=150)},
             derive=_all_bags,
             at_large=False,
@@ -182,8 +183,8 @@ PROBLEM = Problem(
             apart=(ALL_OTHERS,),
         ),
         replace(
-            long_extent("many_samples", Bt=Extent(low=2100, high=3000), T=Extent(low=600, high=3000), derive=_all_bags),
-            words="there are thousands of samples, more than 2048, and few values",
+            long_extent("many_samples", Bt=MANY, T=Extent(low=600, high=3000), derive=_all_bags),
+            words="there are more samples than 16 bits can number, and few values",
             at_large=False,
             apart=(ALL_OTHERS,),
         ),
