@@ -1,5 +1,6 @@
 """Arguments of one rank for one call."""
 
+import torch
 from torch import Tensor
 
 from problems.families.one_rank import in_regime_of_ranks
@@ -13,7 +14,7 @@ def make_inputs(call: Call) -> Arguments:
     Positions have long-tailed values, so that a halo squeezed into 8 bits under one scale per channel loses its
     smaller neighbours.
     """
-    x = in_regime_of_ranks(call, "x", call.long_tailed("x", ("B", "C", "L")))
+    x = _in_regime(call, "x", call.long_tailed("x", ("B", "C", "L")))
     own_ends = ends(call)
     x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
     if call.setting("first_channel", "usual") == "zero":
@@ -32,12 +33,17 @@ def _filters(call: Call) -> Tensor:
     zeros = {"zero": slice(None), "begins_zero": slice(half), "ends_zero": slice(-half, None)}
     if (kind := call.setting("first_filter", "usual")) in zeros:
         weight[0, 0, zeros[kind]] = 0
-    return weight
+    return weight if call.setting("zeros", "x") == "x" else torch.zeros_like(weight)
+
+
+def _in_regime(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """Values of x as the call's regime has them; where filters are zero, as they are."""
+    return in_regime_of_ranks(call, name, tensor) if call.setting("zeros", "x") == "x" else tensor
 
 
 def ends(call: Call) -> Tensor:
     """The last positions (B, C, 2, Kw - 1) of a rank's two chunks, drawn for themselves: a peer needs no others."""
-    drawn = in_regime_of_ranks(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))
+    drawn = _in_regime(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))
     if call.setting("first_channel", "usual") == "zero":
         drawn[:, 0] = 0
     return drawn

@@ -1,5 +1,7 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
+from dataclasses import replace
+
 from problems.families.one_rank_spec import also_larger
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import long_extent, of_product
@@ -43,6 +45,24 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         reference_wire_bytes=wire,
         note="The first and the last rank send half as much.",
     )
+
+
+_MOST_ELEMENTS = 150_000
+"""Of a rank's chunks, where there are other numbers of sequences, channels and positions."""
+
+
+def _fewer_positions(dims: Dims, _world_size: int) -> Dims:
+    """`dims` with fewer positions and sequences where there are many channels: more take long on processors."""
+    positions = min(dims["L"], 2 * (_MOST_ELEMENTS // (2 * dims["C"])))
+    return {**dims, "L": positions, "B": min(dims["B"], max(1, _MOST_ELEMENTS // (dims["C"] * positions)))}
+
+
+def _also_of_filters(regime: Regime) -> Regime:
+    """`regime`; where it has all of x zero, filters may be instead."""
+    if regime.name != "zero_values":
+        return regime
+    settings = {**regime.settings, "zeros": Among(options=("weight", "x"))}
+    return replace(regime, words="all values of x are zero, or those of weight", settings=settings)
 
 
 _FIRST = "and that of the first channel may be zero, or begin or end with zeros"
@@ -134,13 +154,14 @@ PROBLEM = Problem(
             words="chunks have other numbers of positions and channels, most odd, and the first channel may be zero",
             settings={"first_channel": Among(options=("zero", "usual"))},
             dims={
-                "B": Extent(high=6),
-                "C": Extent(high=70),
+                "B": Extent(high=40),
+                "C": Extent(high=1100),
                 "L": Extent(low=38, high=700, of=2),
             },
+            derive=_fewer_positions,
         ),
-        long_extent("long_chunks", B=Extent(high=3), C=Extent(high=2), L=Extent(low=4098, high=12_000, of=2)),
-        *map(also_larger, of_product("x", "weight", is_shared=True)),
+        long_extent("long_chunks", B=Extent(high=3), C=Extent(high=2), L=Extent(low=131_200, high=140_000, of=2)),
+        *(_also_of_filters(also_larger(regime)) for regime in of_product("x", "weight", is_shared=True)),
     ),
     invariants=(
         "Tensors are contiguous.",
