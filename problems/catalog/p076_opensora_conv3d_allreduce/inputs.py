@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.families.one_rank import in_regime_of_ranks
-from problems.inputs.regime_values import is_exact, magnitude
+from problems.inputs.regime_values import is_exact, magnitude, owner
 from problems.inputs.values import Arguments, Call
 
 GLARE = 20.0
@@ -31,8 +31,11 @@ def make_inputs(call: Call) -> Arguments:
         video[..., [0, -1], :] = 0
         video[..., [0, -1]] = 0
     weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5) * magnitude(call)
+    if _zeros(call) == "weight" or (_zeros(call) == "weight on one" and call.rank == owner(call)):
+        weight = torch.zeros_like(weight)
+    video = video.to(call.dtype)
     return {
-        "input": in_regime_of_ranks(call, "input", video.to(call.dtype)),
+        "input": in_regime_of_ranks(call, "input", video) if _zeros(call) == "input and bias" else video,
         "weight": _single_taps(call, weight) if is_exact(call) else weight,
         "bias": _bias(call),
         "stride": call.setting("stride", 1),
@@ -41,6 +44,11 @@ def make_inputs(call: Call) -> Arguments:
         "groups": 1,
         "group": None,
     }
+
+
+def _zeros(call: Call) -> str:
+    """What is zero where a regime has all values zero."""
+    return str(call.setting("zeros", "input and bias"))
 
 
 def _extents(call: Call) -> list[int]:
@@ -54,7 +62,7 @@ def _bias(call: Call) -> Tensor:
     bias = call.normal("bias", ("Co",), std=0.25, shared=True)
     if call.setting("first_is_zero", None) == "bias":
         bias[0] = 0
-    has_none = is_exact(call) or call.setting("values", None) == "zero"
+    has_none = is_exact(call) or (call.setting("values", None) == "zero" and _zeros(call) == "input and bias")
     return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 
 

@@ -164,7 +164,11 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         *of_tensor("input, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
-        *of_tensor("input and bias", ZERO_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of weight are zero, on one rank or on all, or all of input and bias",
+            settings={**ZERO_VALUES.settings, "zeros": Among(options=("weight", "weight on one", "input and bias"))},
+        ),
         *of_tensor("input", also_larger(ONE_RANK_HAS_VALUES)),
         exact_sums("out"),
     ),
