@@ -116,8 +116,13 @@ def _other_tokens(dims: Dims, world_size: int) -> Dims:
     return {**dims, "S": tokens // dims["B"], "nt": tokens}
 
 
+_MOST_LOGITS = 40_000
+"""Of a rank's share of the tokens, on one rank: more take long on processors."""
+
+
 def _other_tokens_and_vocabulary(dims: Dims, world_size: int) -> Dims:
-    """As `_other_tokens`, with the vocabulary of all ranks, too."""
+    """As `_other_tokens`, with the vocabulary of all ranks, too; of many words there are few tokens."""
+    dims = {**dims, "own": min(dims["own"], max(1, _MOST_LOGITS // dims["Vl"]))}
     return _other_vocabulary(_other_tokens(dims, world_size), world_size)
 
 
@@ -129,13 +134,15 @@ def _other_vocabulary(dims: Dims, world_size: int) -> Dims:
 _SEQUENCES = Whole(low=1, high=2)
 OTHER_TOKENS = Regime(
     name="other_tokens",
-    words="there are few tokens, `own` for each rank, in B sequences",
-    dims={"B": _SEQUENCES, "own": Extent(high=33)},
+    words="there are other numbers of tokens than usual, `own` for each rank, in B sequences",
+    dims={"B": _SEQUENCES, "own": Extent(high=140)},
     derive=_other_tokens,
     narrow="tail_left_out",
 )
 OTHER_EXTENTS = replace(
-    other_extents(derive=_other_tokens_and_vocabulary, B=_SEQUENCES, own=Extent(high=17), Vl=Extent(low=9, high=2051)),
+    other_extents(
+        derive=_other_tokens_and_vocabulary, B=_SEQUENCES, own=Extent(high=17), Vl=Extent(low=9, high=40_000)
+    ),
     words="tensors have other extents than usual: `own` tokens for each rank in B sequences, and Vl words on a rank",
     # More words would be more probabilities that the reference adds up in bfloat16.
     apart=("wide_nucleus", "equal_nucleus"),
