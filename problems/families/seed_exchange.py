@@ -6,6 +6,8 @@ Counts are lists by relative rank: entry i of rank r belongs to rank (r + i) mod
 import torch
 from torch import Tensor
 
+from problems.families.seed_exchange_spec import ALL_STAY, ONE_STAYS
+from problems.inputs.regime_values import owner
 from problems.inputs.values import Call
 
 
@@ -32,11 +34,18 @@ def rows_to_owners(call: Call) -> list[list[int]]:
     return rows
 
 
-def _all_go(call: Call, step: int) -> list[list[int]]:
-    """All rows of every rank go `step` ranks further; with 0 they stay."""
-    counts = [[0] * call.world_size for _ in range(call.world_size)]
-    for rank, row in enumerate(counts):
-        row[(rank + step) % call.world_size] = call.dims["T"]
+def _all_go(call: Call, step: int | str) -> list[list[int]]:
+    """All rows of every rank go `step` ranks further, never back to itself; or all stay, or those of one rank alone."""
+    ranks = list(range(call.world_size))
+    if step == ONE_STAYS:
+        others = [rank for rank in ranks if rank != owner(call)]
+        targets = {rank: others[(place + 1) % len(others)] for place, rank in enumerate(others)}
+    else:
+        further = 0 if step == ALL_STAY else 1 + (int(step) - 1) % (call.world_size - 1)
+        targets = {rank: (rank + further) % call.world_size for rank in ranks}
+    counts = [[0] * call.world_size for _ in ranks]
+    for rank in ranks:
+        counts[rank][targets.get(rank, rank)] = call.dims["T"]
     return counts
 
 

@@ -1,13 +1,20 @@
 """What the specs of problems 65 and 66 have in common: the regimes of who exchanges which rows. No torch."""
 
+from problems.spec.ranges import Among, Whole
 from problems.spec.schema import Regime
 
+ALL_STAY, ONE_STAYS = "all_stay", "one_stays"
+
 EXCHANGES = (
-    Regime(name="nothing_travels", words="all rows stay on their rank", settings={"all_go": 0}),
+    Regime(
+        name="nothing_travels",
+        words="all rows stay on their rank; or those of one rank alone, and all others' go to the next one of them",
+        settings={"all_go": Among(options=(ONE_STAYS, ALL_STAY))},
+    ),
     Regime(
         name="all_to_the_next_rank",
-        words="all rows of a rank go to the next one, and none stay",
-        settings={"all_go": 1},
+        words="all rows of a rank go to the next one, or one of the next three, and none stay",
+        settings={"all_go": Whole(low=1, high=3, often=(1,))},
     ),
     Regime(
         name="nearly_runs",

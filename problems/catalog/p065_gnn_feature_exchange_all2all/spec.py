@@ -32,6 +32,9 @@ _FANOUTS = (25, 15)
 _NODES = _SEEDS_PER_RANK * (1 + _FANOUTS[0] + _FANOUTS[0] * _FANOUTS[1])
 
 
+_MANY_ROWS = Extent(low=32_769, high=70_000)
+
+
 def base(world_size: int) -> Dims:
     """The card's sizes."""
     rows = max(64, min(1024 // world_size, 1024)) * world_size
@@ -129,7 +132,9 @@ PROBLEM = Problem(
         *COPIED_VALUES,
         other_extents(F=Extent(high=500), T=Extent(high=700), h=Extent(high=260)),
         long_extent("long_rows", F=Extent(high=20), T=Extent(high=20), h=Extent(low=1025, high=9000)),
-        long_extent("many_rows", F=Extent(low=32_769, high=70_000), T=Extent(low=2049, high=20_000), h=Extent(high=9)),
+        long_extent(
+            "many_rows", F=Extent(low=32_769, high=70_000), T=Extent(low=32_769, high=70_000), h=Extent(high=9)
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -168,11 +168,12 @@ PROBLEM = Problem(
         long_extent("long_rows", F=Extent(high=20), T=Extent(high=20), h=Extent(low=1025, high=9000)),
         Regime(
             name="common_part",
-            words="all gradients have 2 added, so that a sum over thousands of rows is far larger than that of a seed",
+            words="all gradients have 2 added, so that a sum over thousands of rows is far larger than that of a seed; "
+            "rows times seeds are more than 32 bits can number",
             settings={"common": 2.0},
             dims={
-                "F": Extent(low=8192, high=70_000),
-                "T": Extent(low=16_384, high=32_768),
+                "F": Extent(low=65_600, high=80_000),
+                "T": Extent(low=65_600, high=70_000),
                 "h": Extent(high=5),
             },
         ),
