@@ -165,11 +165,11 @@ PROBLEM = Problem(
             name="whole_shard",
             words="`max_k` is the number of rows that a rank has, nl",
             settings={"rows_in_classes_of": 50},
-            dims={"nl": Extent(low=2, high=700)},
+            dims={"nl": Extent(low=2, high=2500)},
             derive=_all_rows,
         ),
         replace(
-            other_extents(nq=Extent(high=33), nl=Extent(low=64, high=513), k=Extent(high=64)),
+            other_extents(nq=Extent(high=150), nl=Extent(low=64, high=5000), k=Extent(high=64)),
             settings={"rows_in_classes_of": 50},
         ),
         Regime(
