@@ -55,6 +55,8 @@ def object_counts(call: Call) -> list[int]:
     Counts are as even a mix between n_min and n_max as adds up to O.
     """
     dims, world_size = call.dims, call.world_size
+    if call.setting("counts", None) == "one_has_all":
+        return [dims["O"] if rank == owner(call) else 0 for rank in range(world_size)]
     if call.setting("counts", None) == "one_has_most":
         return [dims["O"] - world_size + 1 if rank == owner(call) else 1 for rank in range(world_size)]
     counts = torch.linspace(dims["n_min"], dims["n_max"], world_size).round().long()
@@ -119,7 +121,8 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
         logits.masked_fill_(~inside & (noise > 0), 0.0)
         logits.masked_fill_(inside & (noise > 0.5), SUBNORMAL)
     if call.setting("empty_masks", usual=False):
-        empty = torch.tensor(_telling_pairs(call)[0], device=call.device) - first
+        # A single object is no pair.
+        empty = torch.tensor(next(iter(_telling_pairs(call)), (0,)), device=call.device) - first
         empty = empty[(empty >= 0) & (empty < len(logits))]
         logits[empty] = -logits[empty].abs()
     return copied(call, "low_res_masks_local", logits.to(call.dtype))

@@ -173,7 +173,7 @@ PROBLEM = Problem(
         Regime(
             name="other_threshold",
             words="iou_threshold is another number",
-            settings={"threshold": Real(low=0.001, high=0.99, often=(0.3, 0.5))},
+            settings={"threshold": Real(low=1e-9, high=0.99, often=(1e-9, 0.3, 0.5))},
             narrow="usual_numbers",
         ),
         Regime(
@@ -211,6 +211,12 @@ PROBLEM = Problem(
             dims={"Hm": 53, "Wm": 37},
         ),
         Regime(name="idle_rank", words="one rank has no object", settings={"counts": "one_is_idle"}),
+        Regime(
+            name="few_objects",
+            words="there are so few objects, all on one rank",
+            settings={"counts": "one_has_all"},
+            dims={"O": Extent(high=12)},
+        ),
         Regime(
             name="one_rank_has_most",
             words="there are so many objects, and every rank but one has a single one",

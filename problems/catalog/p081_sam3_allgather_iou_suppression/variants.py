@@ -183,5 +183,6 @@ NARROW = {
     "later_frames": frames_in_int32,
     "odd_masks": last_pixel_forgotten,
     "idle_rank": filled_up_with_the_first,
+    "few_objects": filled_up_with_the_first,
     "one_rank_has_most": room_for_half_more,
 }
