@@ -14,12 +14,9 @@ LARGER = 2.0**20
 
 def make_inputs(call: Call) -> Arguments:
     """A strip `x` (B, C, hl, wd) with outliers, and a layer that all ranks share, bias as large as its sums."""
-    channels = call.dims["C"]
     return {
         "x": strip(call),
-        "weight": _shifting(call)
-        if copies(call)
-        else call.normal("weight", ("C", "C", 3, 3), std=(TAPS * channels) ** -0.5, shared=True) * magnitude(call),
+        "weight": _shifting(call) if copies(call) else _weight(call),
         "bias": _bias(call),
         "stride": stride(call),
         "padding": 1,
@@ -40,7 +37,19 @@ def strip(call: Call) -> Tensor:
     rank, row = ends.get(call.setting("larger_row", "none"), (None, 0))
     if call.rank == rank:
         drawn[:, :, row] *= LARGER
-    return in_regime_of_ranks(call, "x", drawn)
+    return drawn if _is_weight_zero(call) else in_regime_of_ranks(call, "x", drawn)
+
+
+def _is_weight_zero(call: Call) -> bool:
+    """Whether weights are what a regime has zero."""
+    return bool(call.setting("zeros", "x and bias") == "weight")
+
+
+def _weight(call: Call) -> Tensor:
+    """The weight (C, C, 3, 3) of all ranks, which keeps sums of the size of the inputs."""
+    std = (TAPS * call.dims["C"]) ** -0.5
+    drawn = call.normal("weight", ("C", "C", 3, 3), std=std, shared=True) * magnitude(call)
+    return torch.zeros_like(drawn) if _is_weight_zero(call) else drawn
 
 
 def stride(call: Call) -> int:
@@ -53,7 +62,7 @@ def _bias(call: Call) -> Tensor:
     bias = call.normal("bias", ("C",), shared=True)
     if call.setting("first_is_zero", None) == "bias":
         bias[0] = 0
-    has_none = copies(call) or call.setting("values", None) == "zero"
+    has_none = copies(call) or (call.setting("values", None) == "zero" and not _is_weight_zero(call))
     return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families.one_rank_spec import also_larger
-from problems.spec.ranges import Among, Whole
+from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -122,16 +122,20 @@ PROBLEM = Problem(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
         Regime(
             name="few_rows",
-            words="strips of the result have so few rows; the first bias, the first channel of x or nothing is zero; "
+            words="strips of the result have so many rows; the first bias, the first channel of x or nothing is zero; "
             "the image's first or last row, which no other rank needs, may be 2^20 times as large",
             settings={
                 "first_is_zero": Among(options=("bias", "channel", "none")),
                 "larger_row": Among(options=("first", "last", "none")),
             },
-            dims={"hl": Whole(low=2, high=7)},
+            dims={"hl": Extent(low=2, high=40)},
         ),
         *of_tensor("x, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
-        *of_tensor("x and bias", ZERO_VALUES),
+        replace(
+            ZERO_VALUES,
+            words="all values of weight are zero, or all of x and bias",
+            settings={**ZERO_VALUES.settings, "zeros": Among(options=("weight", "x and bias"))},
+        ),
         *of_tensor("x", also_larger(ONE_RANK_HAS_VALUES)),
         copied_values("out", words="biases are zero and each channel is one of x, moved up or down"),
     ),
