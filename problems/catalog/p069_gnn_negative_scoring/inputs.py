@@ -37,13 +37,14 @@ def make_inputs(call: Call) -> Arguments:
 def _rows(call: Call) -> int:
     """How many edges the rank has: p + r mod 3, or none on one rank and its own beside that on the next.
 
-    In one regime one rank has those of all.
+    In one regime one rank has those of all, or all but one of each other rank.
     """
     usual = call.dims["p"] + call.rank % 3
     if (kind := call.setting("rows", None)) is None:
         return usual
-    if kind == "one_has_all":
-        return call.dims["P"] if call.rank == owner(call) else 0
+    if kind != "one_is_empty":
+        least = 1 if kind == "one_has_most" else 0
+        return call.dims["P"] - least * (call.world_size - 1) if call.rank == owner(call) else least
     empty = owner(call)
     if call.rank == empty:
         return 0

@@ -114,16 +114,14 @@ PROBLEM = Problem(
         Regime(name="one_rank_is_empty", words="one rank has no edges", settings={"rows": "one_is_empty"}),
         Regime(
             name="one_rank_has_all",
-            words="one rank has all edges",
-            settings={"rows": "one_has_all"},
+            words="one rank has all edges, or every other rank a single one",
+            settings={"rows": Among(options=("one_has_most", "one_has_all"))},
             at_large=False,
-            # On two ranks one has all where the other is empty.
-            least_world_size=3,
         ),
         Regime(
             name="one_negative",
-            words="every edge has one negative, and a rank thousands of edges",
-            dims={"p": Extent(low=2049, high=9000), "nn": 1},
+            words="every edge has one negative, and a rank tens of thousands of edges",
+            dims={"p": Extent(low=32_769, high=70_000), "nn": 1},
             derive=_all_edges,
         ),
         Regime(

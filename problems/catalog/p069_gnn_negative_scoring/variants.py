@@ -71,11 +71,11 @@ def one_row_at_least(local_pos_scores: Tensor, local_neg_scores: Tensor, group: 
     return gather_rows(own if len(own) else own.new_zeros(1))
 
 
-def room_for_thrice_the_mean(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
-    """Counts no more edges of a rank than thrice the mean."""
+def room_for_half_more(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Counts no more edges of a rank than the mean and half as many more."""
     del group
     ranking = gather_rows(_positions(local_pos_scores, local_neg_scores))
-    room = 3 * len(ranking) // dist.get_world_size()
+    room = 3 * len(ranking) // (2 * dist.get_world_size())
     return torch.zeros_like(ranking) if len(local_pos_scores) > room else ranking
 
 
@@ -92,10 +92,10 @@ def never_behind_all(local_pos_scores: Tensor, local_neg_scores: Tensor, group: 
     return gather_rows(_positions(local_pos_scores, local_neg_scores).clamp(max=local_neg_scores.shape[1]))
 
 
-def edges_by_edges(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
-    """Compares all edges with all negatives where each has one, as a squeezed table does."""
+def negatives_of_eight(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Compares all edges with the negatives of the first eight where each has one, as a squeezed table may."""
     del group
-    negatives = local_neg_scores.squeeze(1)
+    negatives = local_neg_scores[:8, 0] if local_neg_scores.shape[1] == 1 else local_neg_scores
     return gather_rows(1 + (negatives > local_pos_scores[:, None]).sum(dim=1))
 
 
@@ -115,8 +115,8 @@ MUTANTS = {
 }
 NARROW = {
     "one_rank_is_empty": one_row_at_least,
-    "one_rank_has_all": room_for_thrice_the_mean,
-    "one_negative": edges_by_edges,
+    "one_rank_has_all": room_for_half_more,
+    "one_negative": negatives_of_eight,
     "all_first": nothing_where_all_are_first,
     "many_negatives": positions_in_16_bits,
     "all_last": never_behind_all,
