@@ -60,6 +60,8 @@ def lengths(call: Call) -> list[int]:
         total = few * call.world_size + int(call.integers("few more", (), low=0, high=call.world_size, shared=True))
     if shares == "one_has_all":
         return [total if rank == owner(call) else 0 for rank in range(call.world_size)]
+    if shares == "one_has_most":
+        return [total - call.world_size + 1 if rank == owner(call) else 1 for rank in range(call.world_size)]
     if shares == "equal":
         total -= total % call.world_size * (call.setting("ranges", None) == "ordered")
         return [total // call.world_size + (rank < total % call.world_size) for rank in range(call.world_size)]

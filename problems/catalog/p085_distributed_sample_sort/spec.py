@@ -123,11 +123,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="one_rank_has_all",
-            words="one rank has all values",
-            settings={"shares": "one_has_all"},
+            words="one rank has all values, or each other rank a single one",
+            settings={"shares": Among(options=("one_has_most", "one_has_all"))},
             at_large=False,
-            # On two ranks one has all wherever lengths are uneven.
-            least_world_size=3,
         ),
         Regime(
             name="few_values",

@@ -96,11 +96,10 @@ def shortest_share_forgotten(local_shard: Tensor, group: None = None) -> Tensor:
     return _balanced(torch.cat(shares).sort().values)
 
 
-def room_for_three_quarters(local_shard: Tensor, group: None = None) -> Tensor:
-    """Zeros for what one rank has beyond three quarters of all values."""
-    shares = _shares(local_shard)
-    most = 3 * sum(share.numel() for share in shares) // 4
-    return _balanced(torch.cat([_zero_from(share, most) for share in shares]).sort().values)
+def zero_for_single_values(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zero for the value of a rank that has a single one."""
+    shares = [_zero_from(share, int(share.numel() > 1) * share.numel()) for share in _shares(local_shard)]
+    return _balanced(torch.cat(shares).sort().values)
 
 
 def buckets_of_three_quarters(local_shard: Tensor, group: None = None) -> Tensor:
@@ -171,7 +170,7 @@ NARROW = {
     "nobody_is_empty": shortest_share_forgotten,
     "few_values": samples_of_a_step,
     "other_lengths": room_for_2560,
-    "one_rank_has_all": room_for_three_quarters,
+    "one_rank_has_all": zero_for_single_values,
     "ranges_apart": pairs_of_six_sevenths,
     "equal_values": buckets_of_three_quarters,
     "many_equal_values": counted_in_16_bits,
