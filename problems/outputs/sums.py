@@ -60,7 +60,7 @@ def within_rounding(
             squares += square
             shares.append(float(square.sum()))
         shares.sort(reverse=True)
-        partial = sum(sum(shares[:count]) for count in range(2, world_size)) / max(sum(shares), kind.tiny)
+        partial = sum(sum(shares[:count]) for count in range(2, world_size)) / (sum(shares) or 1.0)
         noise = _NOISE * squares.mean().sqrt() if roundings else 0.0
         # Without it a result near zero, whose addends are as small, would count by the noise of its product.
         measure = unit * (reference.square() + (partial + roundings) * squares).sqrt() + noise
