@@ -24,7 +24,16 @@ def in_regime(call: Call, name: str, tensor: Tensor) -> Tensor:
 
 def magnitude(call: Call) -> float:
     """By what a regime multiplies values, for arguments that are on the scale of the values."""
-    return {"tiny": SMALLEST, "huge": LARGEST}.get(call.setting("values", ""), 1.0)
+    further = 2.0 ** int(call.setting("further", "0"))
+    return {"tiny": SMALLEST / further, "huge": LARGEST * further}.get(call.setting("values", ""), 1.0)
+
+
+def at_end(call: Call, tensor: Tensor) -> Tensor:
+    """`tensor`; where a regime has the largest value at an end of what is legal, all in proportion to that."""
+    largest = tensor.abs().max()
+    if (end := call.setting("largest", "usual")) == "usual" or not largest:
+        return tensor
+    return tensor * (float(end) / largest)
 
 
 def unequal_sizes(call: Call, symbol: str) -> Tensor:
@@ -105,8 +114,8 @@ def columns_picked(call: Call, like: Tensor) -> Tensor:
 
 
 _STYLES: dict[str, Callable[[Call, str, Tensor], Tensor]] = {
-    "tiny": lambda _call, _name, tensor: tensor * SMALLEST,
-    "huge": lambda _call, _name, tensor: tensor * LARGEST,
+    "tiny": lambda call, _name, tensor: tensor * magnitude(call),
+    "huge": lambda call, _name, tensor: tensor * magnitude(call),
     "zero": lambda _call, _name, tensor: torch.zeros_like(tensor),
     "one_rank": _one_rank,
     "special": _special,

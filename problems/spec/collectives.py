@@ -20,17 +20,25 @@ ALIKE_MATRICES = Regime(
 )
 """For copies; `problems.families.alike_matrices` draws them."""
 
-_ELEMENTS = 4096
+_ELEMENTS, _FEW = 4096, 64
 
 
 def _of_one_size(dims: Dims, _world_size: int) -> Dims:
     return {**dims, "N": _ELEMENTS // dims["M"]}
 
 
+def _of_as_many(dims: Dims, _world_size: int) -> Dims:
+    """More rows where columns are few, and otherwise more columns, where elements would be few."""
+    rows, columns = dims["M"], dims["N"]
+    if columns < _FEW:
+        return {**dims, "M": max(rows, -(-_ELEMENTS // columns))}
+    return {**dims, "N": max(columns, -(-_ELEMENTS // rows))}
+
+
 _ONE_SIZE = Regime(
     name="one_size",
-    words="matrices have 4096 elements, in 16 to 256 rows",
-    dims={"M": Among(options=("16", "32", "64", "128", "256"))},
+    words="matrices have 4096 elements, in 1 to 4096 rows",
+    dims={"M": Among(options=("1", "16", "32", "64", "128", "512", "4096"))},
     derive=_of_one_size,
     narrow="tail_left_out",
     apart=("other_extents", "alike_matrices", "long_rows"),
@@ -44,7 +52,7 @@ COPIED_REGIMES = (
         settings={**ZERO_VALUES.settings, "kept": Among(options=("none", "one"))},
     ),
     *(regime for regime in COPIED_VALUES if regime is not ZERO_VALUES),
-    other_extents(M=Extent(high=120), N=Extent(high=200)),
+    other_extents(M=Extent(high=300), N=Extent(high=400)),
     _ONE_SIZE,
     # Of few elements, a last piece is short where ranks take pieces of a size, or there is none.
     replace(
@@ -62,19 +70,20 @@ COPIED_REGIMES = (
 
 SUMMED_EXTENTS = (
     replace(
-        other_extents(M=Extent(low=32, high=120), N=Extent(low=64, high=200)),
+        other_extents(derive=_of_as_many, M=Extent(low=4, high=120), N=Extent(low=4, high=200)),
         words=f"tensors have other extents than usual, and {EDGES.format('matrix')}; where they are opposite, the "
         "second half of it is the negative of the first; where they are whole, it holds whole numbers of thousands",
         settings={"edges": Among(options=("zero", "negative", "opposite", "whole"))},
     ),
     replace(_ONE_SIZE, apart=("other_extents", "long_rows")),
     long_extent("long_rows", M=Whole(low=1, high=3), N=Among(options=_LONG)),
-    beyond_16_bits("many_rows", M=_MANY, N=3),
+    beyond_16_bits("many_rows", M=_MANY, N=Among(options=("1", "3"))),
 )
-"""Small, too. Where half of the elements are zero, a thousand are left: of fewer, an honest sum's root mean square of
-errors may exceed its bound by chance.
+"""Small, too. Matrices of other extents have 4096 elements at least.
 
-`problems.families.zero_edges` draws edges. Long matrices may have fewer rows than there are ranks.
+Where half of the elements are zero, a thousand are left: of fewer, an honest sum's root mean square of errors may
+exceed its bound by chance. `problems.families.zero_edges` draws edges. Long matrices may have fewer rows than there
+are ranks.
 """
 
 COPIED_INVARIANTS = (

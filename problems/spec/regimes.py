@@ -3,8 +3,9 @@
 `problems.inputs.regime_values` draws them; a problem's own regimes stand in its spec.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 
 from problems.spec.ranges import Among, Extent, Range
 from problems.spec.schema import ALL_OTHERS, EXACT, Dims, Regime, Tolerance
@@ -123,6 +124,18 @@ def beyond_16_bits(
     )
 
 
+def shortened(dims: Dims, most: int, **least: int) -> Dims:
+    """`dims`, where those named in `least` hold `most` elements together: the longest stays, and others shrink.
+
+    None falls below what `least` says of it.
+    """
+    short: dict[str, int] = {name: dims[name] for name in least}
+    for name in sorted(short, key=lambda name: short[name] / least[name])[:-1]:
+        others = prod(extent for other, extent in short.items() if other != name)
+        short[name] = max(least[name], min(short[name], most // others))
+    return {**dims, **short}
+
+
 MANY = Extent(low=65_600, high=70_000)
 """Also more than a grid of thread blocks has in its second dimension."""
 
@@ -142,6 +155,33 @@ CANCELLING_VALUES = Regime(
 def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
     """Regimes whose words speak of the values of one tensor, where others keep theirs."""
     return tuple(replace(regime, words=regime.words.replace("values", f"values of {name}", 1)) for regime in regimes)
+
+
+def further(most: int, *regimes: Regime) -> tuple[Regime, ...]:
+    """`regimes`, whose tiny and huge values may be 2^`most` times as far from one."""
+    levels = dict.fromkeys(("tiny_values", "huge_values"), ("0", str(most)))
+    return _with_level("further", levels, f"2^{most} times as far from one", regimes)
+
+
+def to_the_ends(least: str, most: str, *regimes: Regime) -> tuple[Regime, ...]:
+    """`regimes`, where the largest of tiny or huge values may be `least` or `most`: `regime_values.at_end` does it."""
+    levels = {"tiny_values": ("usual", least), "huge_values": ("usual", most)}
+    return _with_level("largest", levels, "as far as is legal", regimes)
+
+
+def _with_level(
+    name: str, levels: Mapping[str, tuple[str, ...]], words: str, regimes: tuple[Regime, ...]
+) -> tuple[Regime, ...]:
+    return tuple(
+        replace(
+            one,
+            words=f"{one.words}, or {words}",
+            settings={**one.settings, name: Among(options=levels[one.name])},
+        )
+        if one.name in levels
+        else one
+        for one in regimes
+    )
 
 
 def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:

@@ -2,7 +2,7 @@
 
 from problems.spec.axes import message_size
 from problems.spec.collectives import SUMMED_EXTENTS, SUMMED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
+from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums, further
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -100,7 +100,7 @@ PROBLEM = Problem(
     notes=(
         "Libraries leave open what the other ranks hold after a reduce, so only the destination's values are judged.",
     ),
-    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out"), *SUMMED_EXTENTS),
+    regimes=(*further(64, *SUMMED_VALUES), SPECIAL_VALUES, exact_sums("out"), *SUMMED_EXTENTS),
     invariants=SUMMED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=False),),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from problems.spec.axes import message_size
 from problems.spec.collectives import SUMMED_EXTENTS, SUMMED_INVARIANTS
-from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
+from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums, further
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -116,7 +116,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *SUMMED_VALUES,
+        *further(64, *SUMMED_VALUES),
         SPECIAL_VALUES,
         exact_sums("out"),
         *map(_tall, SUMMED_EXTENTS),
