@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import beyond_16_bits, exact_products, of_product
+from problems.spec.regimes import beyond_16_bits, exact_products, further, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -100,22 +100,22 @@ PROBLEM = Problem(
     ),
     notes=("Strides of the result are free: a column-major C passes as well as a row-major one.",),
     regimes=(
-        *of_product("A_local", "B"),
+        *further(24, *of_product("A_local", "B")),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
         other_products(
             derive=_split,
             # Often M = K: shapes then do not tell whether a matrix is transposed.
-            M=Among(options=("16", "64", "128", "320")),
-            K=Among(options=("64", "128", "320")),
-            N=Extent(low=16, high=208, of=16),
+            M=Among(options=("16", "32", "64", "80", "128", "240", "320")),
+            K=Among(options=("64", "128", "192", "320", "448")),
+            N=Extent(low=16, high=544, of=16),
         ),
         beyond_16_bits("many_rows", derive=_split, M=Extent(low=65_600, high=70_000, of=16), K=64, N=16),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
+        "Values are finite, and no partial sum of products overflows float32.",
         "M and N are multiples of 16, K is a multiple of 64, and K/W one of 8.",
         "Extents are the same on all ranks.",
     ),

@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import exact_products, of_product
+from problems.spec.regimes import exact_products, further, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -99,20 +99,20 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *of_product("A_local", "B"),
+        *further(24, *of_product("A_local", "B")),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
         other_products(
             derive=_split,
-            M=Extent(low=16, high=112, of=16),
-            K=Extent(low=64, high=320, of=64),
-            N=Among(options=("32", "64", "224", "288", "416")),
+            M=Extent(low=16, high=336, of=16),
+            K=Extent(low=64, high=448, of=64),
+            N=Among(options=("32", "64", "128", "160", "224", "288", "416", "544")),
         ),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
+        "Values are finite, and no partial sum of products overflows float32.",
         "M is a multiple of 16, N of 32 and K of 64, and K/W is a multiple of 8.",
         "Extents are the same on all ranks.",
     ),

@@ -3,7 +3,7 @@
 import torch
 
 from problems.families.zero_edges import in_edges
-from problems.inputs.regime_values import columns_picked, in_regime, is_exact, magnitude, unless_zero
+from problems.inputs.regime_values import at_end, columns_picked, in_regime, is_exact, magnitude, unless_zero
 from problems.inputs.values import Arguments, Call
 
 
@@ -22,4 +22,4 @@ def make_inputs(call: Call) -> Arguments:
         # Beside what adds up to zero, a scale that serves all of a product loses the rest of it.
         left[:, 0] = {0: 2.0**38, 1: -(2.0**38)}.get(call.rank, 0.0)
     right = columns_picked(call, right) if is_exact(call) else unless_zero(call, right.to(call.dtype))
-    return {"A_local": in_edges(call, left), "B_local": in_edges(call, right)}
+    return {"A_local": in_edges(call, at_end(call, left)), "B_local": in_edges(call, at_end(call, right))}

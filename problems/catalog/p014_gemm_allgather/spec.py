@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import exact_products, of_product
+from problems.spec.regimes import exact_products, further, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -96,20 +96,20 @@ PROBLEM = Problem(
     ),
     notes=("A differs between ranks, unlike in a real layer: gathering B and multiplying by the own A is wrong here.",),
     regimes=(
-        *of_product("B", "A"),
+        *further(24, *of_product("B", "A")),
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
         other_products(
             derive=_whole,
-            M=Among(options=("8", "32", "56", "72", "120")),
-            K=Extent(low=64, high=320, of=64),
-            N_local=Extent(low=32, high=160, of=32),
+            M=Among(options=("8", "16", "32", "56", "64", "72", "120", "136", "264")),
+            K=Extent(low=64, high=448, of=64),
+            N_local=Extent(low=32, high=352, of=32),
         ),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
+        "Values are finite, and no partial sum of products overflows float32.",
         "M is a multiple of 8, K of 64 and N/W of 32.",
         "Extents are the same on all ranks.",
     ),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, other_extents, zero_on_one_rank
+from problems.spec.regimes import SUMMED_VALUES, copied_values, further, of_tensor, other_extents, zero_on_one_rank
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -145,7 +145,7 @@ PROBLEM = Problem(
         reason="The reference multiplies all rows and keeps one block of W: (W + 1) / 2 times what the result needs.",
     ),
     regimes=(
-        *of_tensor("x_local", *SUMMED_VALUES),
+        *further(24, *of_tensor("x_local", *SUMMED_VALUES)),
         zero_on_one_rank("W1 and W2"),
         Regime(
             name="weights_apart",
@@ -156,16 +156,16 @@ PROBLEM = Problem(
         Regime(
             name="closed_gates",
             words="all results of the first layer are so far below zero, or up to one further",
-            settings={"closed_by": Whole(low=17, high=24)},
+            settings={"closed_by": Whole(low=17, high=62)},
             apart=("tiny_values", "huge_values", "weights_apart", "copied_values"),
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
         replace(
             other_extents(
                 derive=_split,
-                M_rows=Extent(low=16, high=112, of=16),
-                H=Extent(low=64, high=320, of=64),
-                F=Extent(low=32, high=224, of=32),
+                M_rows=Extent(low=16, high=272, of=16),
+                H=Extent(low=64, high=448, of=64),
+                F=Extent(low=32, high=416, of=32),
             ),
             words="tensors have other extents than usual, and some rows may be zero on all ranks",
             settings={"rows": Among(options=("usual", "some zero"))},
@@ -173,7 +173,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",
-        "Values are finite.",
+        "Values are finite, and no partial sum of products overflows float32.",
+        "A row of the first layer's results is zero, or one of them is above -80.",
         "M is a multiple of 16, F of 32 and H of 64.",
         "W divides M and H: M/W is at least 2, and H/W a multiple of 8.",
         "Extents are the same on all ranks.",

@@ -3,7 +3,7 @@
 import torch
 
 from problems.families.zero_edges import in_edges
-from problems.inputs.regime_values import columns_picked, in_regime, is_exact, magnitude, unless_zero
+from problems.inputs.regime_values import at_end, columns_picked, in_regime, is_exact, magnitude, unless_zero
 from problems.inputs.values import Arguments, Call
 
 
@@ -18,4 +18,5 @@ def make_inputs(call: Call) -> Arguments:
     right.mul_(magnitude(call))
     left = in_regime(call, "A_local", left.to(call.dtype))
     right = columns_picked(call, right) if is_exact(call) else unless_zero(call, right.to(call.dtype))
+    left, right = at_end(call, left), at_end(call, right)
     return {"A_local": in_edges(call, left, row_parts=call.world_size), "B_local": in_edges(call, right)}

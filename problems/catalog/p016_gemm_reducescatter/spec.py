@@ -5,7 +5,7 @@ from math import gcd
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Extent
-from problems.spec.regimes import exact_sums, of_product
+from problems.spec.regimes import exact_sums, of_product, to_the_ends
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -118,13 +118,13 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *of_product("A_local", "B_local"),
+        *to_the_ends("2e-9", "9e11", *of_product("A_local", "B_local")),
         exact_sums("C_local"),
         other_products(
             derive=_whole_split,
-            M=Extent(low=16, high=160, of=16),
-            K_local=Extent(low=16, high=256, of=16),
-            N=Extent(low=256, high=1024, of=256),
+            M=Extent(low=16, high=336, of=16),
+            K_local=Extent(low=16, high=400, of=16),
+            N=Extent(low=256, high=1536, of=256),
         ),
     ),
     invariants=(
