@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import in_regime, is_exact
+from problems.inputs.regime_values import at_end, in_regime, is_exact
 from problems.inputs.values import Arguments, Call
 
 
@@ -31,10 +31,7 @@ def make_inputs(call: Call) -> Arguments:
         gradients[-32:] *= 64
     if is_exact(call):
         return {"X_hat": rows.sign().to(call.dtype), "dY": _one_row(call, gradients.to(call.dtype))}
-    gradients = in_regime(call, "dY", gradients.to(call.dtype))
-    if call.setting("least", "no") == "yes":
-        gradients *= 2e-9 / gradients.abs().max()
-    return {"X_hat": rows.to(call.dtype), "dY": gradients}
+    return {"X_hat": rows.to(call.dtype), "dY": at_end(call, in_regime(call, "dY", gradients.to(call.dtype)))}
 
 
 def _uneven(call: Call, rows: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.regime_values import at_end, in_regime, magnitude
 from problems.inputs.values import Arguments, Call
 
 EPSILON = 1e-5
@@ -20,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
     own = call.uniform("own_scale", ("M", 1), low=-2, high=2, dtype=torch.float32)
     hidden = call.normal("local_hidden_states", ("M", "N"), dtype=torch.float32)
     hidden = hidden.mul_((row + own).exp2_()).mul_(min(1.0, (epsilon / EPSILON) ** 0.5)).to(call.dtype)
-    hidden = in_regime(call, "local_hidden_states", hidden)
+    hidden = at_end(call, in_regime(call, "local_hidden_states", hidden))
     weight = call.normal("local_weight", ("N",)).mul_(magnitude(call))
     if call.setting("values", "") == "one_rank":
         # Results without values are zero anyway: the weights may be, too, and the rank still has to take part.

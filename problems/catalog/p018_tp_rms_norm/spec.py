@@ -13,6 +13,7 @@ from problems.spec.regimes import (
     long_extent,
     of_tensor,
     other_extents,
+    to_the_ends,
 )
 from problems.spec.schema import (
     Argument,
@@ -120,7 +121,11 @@ PROBLEM = Problem(
             settings={"epsilon": Real(low=1e-12, high=1e-6, by_size=True)},
             narrow="usual_numbers",
         ),
-        *of_tensor("local_hidden_states and local_weight", replace(TINY_VALUES, narrow=""), HUGE_VALUES),
+        *to_the_ends(
+            "1e-25",
+            "1e10",
+            *of_tensor("local_hidden_states and local_weight", replace(TINY_VALUES, narrow=""), HUGE_VALUES),
+        ),
         *of_tensor(
             "local_hidden_states",
             ZERO_VALUES,
@@ -128,12 +133,12 @@ PROBLEM = Problem(
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
         ),
         replace(
-            other_extents(M=Extent(low=1, high=259), N=Extent(low=32, high=2999)),
+            other_extents(M=Extent(low=1, high=520), N=Extent(low=32, high=2999)),
             words="tensors have other extents than usual; where edges are plain, the first and last rows and the first "
             "8 elements of all rows are zero, and the first and last weights are 1",
             settings={"edges": Among(options=("usual", "plain"))},
         ),
-        long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=8704, high=16_384), narrow=""),
+        long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=3000, high=16_384), narrow=""),
         beyond_16_bits("many_rows", M=MANY, N=32),
     ),
     invariants=(
