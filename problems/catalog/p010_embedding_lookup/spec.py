@@ -141,8 +141,8 @@ PROBLEM = Problem(
             settings={"lists": "nearly_sorted"},
             apart=("one_row", "shard_edges"),
         ),
-        other_extents(M=Extent(high=300), N=Extent(high=2999)),
-        long_extent("long_rows", M=Extent(high=9), N=Extent(low=8193, high=20_000)),
+        other_extents(M=Extent(high=999), N=Extent(high=2999)),
+        long_extent("long_rows", M=Extent(high=20), N=Extent(low=3000, high=20_000)),
         replace(
             beyond_16_bits("many_rows", M=MANY, N=1),
             words="there are more rows than 16 bits can number, and all ranks but one ask that one alone",
