@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, ZERO_VALUES, of_tensor, other_extents
+from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, ZERO_VALUES, of_tensor, other_extents, shortened
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -30,8 +30,12 @@ def dims(world_size: int, *, batch: int, tokens: int, heads: int, head_dim: int)
     return {"B": batch, "S_local": local, "WS": world_size * local, "heads": heads, "d": head_dim}
 
 
+_ELEMENTS = 80_000
+
+
 def _whole(dims: Dims, world_size: int) -> Dims:
-    return {**dims, "WS": world_size * dims["S_local"]}
+    short = shortened(dims, _ELEMENTS // dims["d"], B=1, S_local=1, heads=1)
+    return {**short, "WS": world_size * short["S_local"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -136,9 +140,9 @@ PROBLEM = Problem(
         replace(
             other_extents(
                 derive=_whole,
-                B=Extent(low=1, high=6),
-                S_local=Extent(low=1, high=20),
-                heads=Extent(low=1, high=7),
+                B=Extent(low=1, high=70),
+                S_local=Extent(low=1, high=300),
+                heads=Extent(low=1, high=72),
                 d=Extent(low=16, high=128, of=16),
             ),
             words="tensors have other extents than usual, and the first position of a rank may not be rotated "
@@ -151,6 +155,7 @@ PROBLEM = Problem(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
         "`B`, `S_local` and `heads` are at least 1, and need be multiples of nothing.",
         "`d` is a multiple of 16, at most 128.",
+        "`cos_local` and `sin_local` are the cosines and sines of one set of angles.",
         "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
     ),
 )
