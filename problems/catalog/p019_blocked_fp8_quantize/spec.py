@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, other_extents
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    other_extents,
+    shortened,
+)
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -38,6 +45,10 @@ def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims
 
 def _of_blocks(dims: Dims, world_size: int) -> Dims:
     return {**dims, "WM": dims["M"] * world_size, "N": dims["NB"] * dims["block_size"]}
+
+
+def _of_some_blocks(dims: Dims, world_size: int) -> Dims:
+    return _of_blocks(shortened(dims, 80_000, M=1, NB=1, block_size=20), world_size)
 
 
 def _of_320_blocks(dims: Dims, world_size: int) -> Dims:
@@ -175,9 +186,9 @@ PROBLEM = Problem(
         ),
         replace(
             other_extents(
-                derive=_of_blocks,
-                M=Extent(low=1, high=41),
-                NB=Extent(low=1, high=19),
+                derive=_of_some_blocks,
+                M=Extent(low=1, high=300),
+                NB=Extent(low=1, high=140),
                 block_size=Extent(low=20, high=1499),
             ),
             words="tensors have other extents than usual; where edges are zero, so are the first and last rows, and "
@@ -192,6 +203,6 @@ PROBLEM = Problem(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
         "Values are finite, and the largest magnitude of a block is zero or between 1e-32 and 1e32.",
         "`block_size` divides `N` and lies between 20 and 1500. It need be no power of two.",
-        "`M` is at least 1, and a row has at least one block.",
+        "`M` lies between 1 and 65,535, and a row has at least one block.",
     ),
 )

@@ -11,6 +11,7 @@ from problems.spec.regimes import (
     ZERO_VALUES,
     of_tensor,
     other_extents,
+    shortened,
 )
 from problems.spec.schema import (
     EXACT,
@@ -37,20 +38,26 @@ def _large(world_size: int) -> Dims:
     return _dims(world_size, rows=32_768 // world_size, width=7168)
 
 
-_MOST_BLOCKS = 24
+_ELEMENTS, _MOST_BLOCKS, _LARGEST_BLOCK = 26_000, 24, 2000
 
 
 def _in_blocks(dims: Dims, world_size: int) -> Dims:
-    """A chunk in as many equal blocks as can be, at most `_MOST_BLOCKS`; they run across rows where they may."""
+    """A chunk in as many equal blocks as can be, at most `_MOST_BLOCKS`; they run across rows where they may.
+
+    Where such blocks would be too large, there are a few more of them.
+    """
     del world_size
-    elements = dims["M"] * dims["N"]
-    blocks = max(count for count in range(1, _MOST_BLOCKS + 1) if elements % count == 0)
-    return {**dims, "NB": blocks, "block_size": elements // blocks}
+    short = shortened(dims, _ELEMENTS, M=1, N=1)
+    elements = short["M"] * short["N"]
+    least = -(-elements // _LARGEST_BLOCK)
+    counts = [count for count in range(least, elements + 1) if elements % count == 0]
+    blocks = max((count for count in counts if count <= _MOST_BLOCKS), default=counts[0])
+    return {**short, "NB": blocks, "block_size": elements // blocks}
 
 
 def _of_1152(dims: Dims, world_size: int) -> Dims:
     del world_size
-    return {**dims, "N": 1152 // dims["M"]}
+    return {**dims, "N": 1152 // dims["M"], "NB": 1152 // dims["block_size"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -145,9 +152,12 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 36, no power of two, a chunk has 32 blocks, and every other block begins with zeros",
+            words="block_size is 1 to 36, a chunk has 1152 elements, and every other block begins with zeros",
             settings={"beginnings": "zero"},
-            dims={"M": Among(options=("8", "16", "32")), "NB": 32, "block_size": 36},
+            dims={
+                "M": Among(options=("8", "16", "32", "64")),
+                "block_size": Among(options=("1", "3", "8", "12", "36")),
+            },
             derive=_of_1152,
         ),
         Regime(
@@ -156,7 +166,7 @@ PROBLEM = Problem(
             dims={"M": 16, "N": 72, "NB": 1, "block_size": 1152},
         ),
         replace(
-            other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=1999)),
+            other_extents(derive=_in_blocks, M=Extent(low=1, high=300), N=Extent(low=1, high=2999)),
             words="tensors have other extents than usual, and the first and last scale of each chunk may be 1",
             settings={"end_scales": Among(options=("usual", "one"))},
         ),
