@@ -2,7 +2,7 @@
 
 from problems.families import clipping_spec
 from problems.spec.ranges import Among, Extent, Real
-from problems.spec.regimes import SUMMED_VALUES, other_extents
+from problems.spec.regimes import SUMMED_VALUES
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -145,8 +145,7 @@ PROBLEM = Problem(
         ),
         *clipping_spec.REGIMES,
         *SUMMED_VALUES,
-        # Two roundings of a single element may exceed the rms, those of some hundred do not.
-        other_extents(M=Extent(low=1, high=67), N=Extent(low=257, high=600)),
+        clipping_spec.OTHER_EXTENTS,
     ),
     invariants=(
         "Tensors are contiguous. The gradients of all ranks have one shape, M x N.",

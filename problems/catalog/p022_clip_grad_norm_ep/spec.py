@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import clipping_spec
-from problems.spec.ranges import Among, Extent, Real
-from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, other_extents
+from problems.spec.ranges import Among, Real
+from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -199,8 +199,7 @@ PROBLEM = Problem(
             dims={"ep_size": 1},
         ),
         *(_ZERO if one is ZERO_VALUES else one for one in SUMMED_VALUES),
-        # Two roundings of a single element may exceed the rms, those of some hundred do not.
-        other_extents(M=Extent(low=1, high=67), N=Extent(low=257, high=600)),
+        clipping_spec.OTHER_EXTENTS,
     ),
     invariants=(
         "Tensors are contiguous. The gradients of all ranks have one shape, M x N.",
