@@ -21,7 +21,8 @@ def make_inputs(call: Call) -> Arguments:
     own, total = counts[call.rank], sum(counts)
     sign = 2 * int(call.integers("sign", (), low=0, high=2)) - 1
     gradient = sign * _draw(call, "grad_normalized_loss", low=-4, high=4) * call.setting("gradient_size", 1.0)
-    second = gradient / total * _draw(call, "grad_loss_sum", low=-1, high=1) * call.setting("second_gradient", 1.0)
+    second = gradient / total * _draw(call, "grad_loss_sum", low=-1, high=1)
+    second *= float(call.setting("second_gradient", 1.0))
     return {
         "loss": _scalar(call, _loss(call, counts)),
         "local_valid_tokens": torch.tensor(own, device=call.device),

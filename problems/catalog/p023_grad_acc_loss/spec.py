@@ -1,6 +1,6 @@
 """Token-weighted global loss, forward and backward scalars, described."""
 
-from problems.spec.ranges import Real, Whole
+from problems.spec.ranges import Among, Real, Whole
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -127,18 +127,18 @@ PROBLEM = Problem(
         ),
         Regime(
             name="opposite_gradients",
-            words="grad_loss_sum has the other sign than grad_normalized_loss",
-            settings={"second_gradient": -8.0},
+            words="grad_loss_sum is 0, or has the other sign than grad_normalized_loss",
+            settings={"second_gradient": Among(options=("0", "-8"))},
         ),
         Regime(
             name="gradient_of_the_sum_alone",
-            words="grad_normalized_loss is 0, and grad_loss_sum may be large",
-            settings={"first_gradient": 0.0, "gradient_size": Real(low=1.0, high=2.0**40, by_size=True)},
+            words="grad_normalized_loss is 0, and grad_loss_sum may be tiny or large",
+            settings={"first_gradient": 0.0, "gradient_size": Real(low=2.0**-36, high=2.0**40, by_size=True)},
         ),
         Regime(
             name="single_gradient",
-            words="grad_loss_sum is None, and grad_normalized_loss may be large",
-            settings={"single_gradient": True, "gradient_size": Real(low=1.0, high=2.0**20, by_size=True)},
+            words="grad_loss_sum is None, and grad_normalized_loss may be tiny or large",
+            settings={"single_gradient": True, "gradient_size": Real(low=2.0**-60, high=2.0**45, by_size=True)},
         ),
     ),
     fewer_bits="A rank sends one number, and the sums may be off by a hundredth, as honest ones in bfloat16 are.",
