@@ -109,7 +109,7 @@ PROBLEM = Problem(
         Regime(
             name="other_choices",
             words="top_k is another number",
-            settings={"top_k": Whole(low=1, high=8, often=(1, 3, 5, 7))},
+            settings={"top_k": Whole(low=1, high=8, often=(3, 4, 5, 6))},
             narrow="usual_numbers",
         ),
         Regime(
@@ -146,7 +146,7 @@ PROBLEM = Problem(
             settings={"mask": "one_token"},
         ),
         # No fewer experts than a token may choose.
-        other_extents(narrow="", M=Extent(low=32, high=699), E=Extent(low=8, high=319)),
+        other_extents(narrow="", M=Extent(low=32, high=1399), E=Extent(low=8, high=319)),
         beyond_16_bits("many_tokens", M=MANY, E=8, narrow=""),
         Regime(
             name="many_experts",
