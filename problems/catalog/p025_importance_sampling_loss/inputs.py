@@ -5,7 +5,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import LARGEST, owner
+from problems.inputs.regime_values import LARGEST, SMALLEST, owner
 from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
@@ -108,8 +108,7 @@ def _advantages(call: Call) -> Tensor:
     """
     mean = 0.5 + 2 * _place(call)
     advantages = (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
-    if call.setting("size_of_advantages", "usual") == "large":
-        advantages *= LARGEST
+    advantages *= {"large": LARGEST, "small": SMALLEST}.get(call.setting("size_of_advantages", "usual"), 1.0)
     kind = call.setting("advantages", None)
     if kind == "negative":
         return -LARGEST * advantages.abs()

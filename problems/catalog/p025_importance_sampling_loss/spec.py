@@ -203,10 +203,10 @@ PROBLEM = Problem(
         ),
         replace(
             other_extents(
-                narrow="", M=Extent(low=32, high=259), V=Extent(low=100, high=2099), N=Extent(low=64, high=136, of=8)
+                narrow="", M=Extent(low=32, high=320), V=Extent(low=100, high=2099), N=Extent(low=64, high=264, of=8)
             ),
-            words="tensors have other extents than usual, and advantages may be around ten million",
-            settings={"size_of_advantages": Among(options=("usual", "large"))},
+            words="tensors have other extents than usual, and advantages may be around ten million or 1e-7",
+            settings={"size_of_advantages": Among(options=("usual", "large", "small"))},
         ),
         Regime(
             name="many_words",
