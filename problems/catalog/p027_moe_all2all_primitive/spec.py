@@ -122,7 +122,7 @@ PROBLEM = Problem(
             at_large=False,
         ),
         replace(
-            other_extents(narrow="", M=Extent(low=1, high=319), N=Extent(low=1, high=399)),
+            other_extents(narrow="", M=Extent(low=1, high=599), N=Extent(low=1, high=799)),
             words="tensors have other extents than usual, and every other row may begin with zeros",
             settings={"beginnings": Among(options=("usual", "zero"))},
         ),
@@ -131,7 +131,7 @@ PROBLEM = Problem(
             words="all rows from some ranks to some others are zeros of either sign",
             settings={"pieces": "zero"},
         ),
-        long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
+        long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=800, high=16_384)),
         replace(
             beyond_16_bits("many_rows", M=MANY, N=2),
             words="every rank sends more rows than 16 bits can number, all to one rank",
