@@ -32,7 +32,8 @@ def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> S
 
 
 def _routed(dims: Dims, world_size: int) -> Dims:
-    return {**dims, "T": dims["topk"] * dims["M"], "E_local": dims["E"] // world_size}
+    topk = min(dims["topk"], dims["E"] // 2)
+    return {**dims, "topk": topk, "T": topk * dims["M"], "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -177,10 +178,9 @@ PROBLEM = Problem(
             "and every other token may begin with zeros",
             dims={
                 "topk": Whole(low=1, high=8),
-                "M": Whole(low=1, high=67),
-                "N": Extent(low=16, high=560, of=16),
-                # Enough for eight choices where one of two ranks is shunned.
-                "E": Extent(low=16, high=256, of=8),
+                "M": Whole(low=1, high=131),
+                "N": Extent(low=16, high=1040, of=16),
+                "E": Extent(low=8, high=256, of=8),
             },
             settings={"beginnings": Among(options=("usual", "zero"))},
             derive=_routed,
@@ -195,7 +195,7 @@ PROBLEM = Problem(
         "`num_experts` is the first extent of the mask: a multiple of 8, and at most 256.",
         "`N` is a multiple of 16, and at least 16.",
         "Every token chooses `topk` different experts, and all ranks have equally many tokens, at least one each.",
-        "`topk` lies between 1 and 8. `M` may be odd.",
+        "`topk` lies between 1 and 8, and is at most half of `num_experts`. `M` may be odd.",
         "A rank may receive no row, or more than it sends.",
         "Values may be NaN, infinite or subnormal. Copies are compared bit by bit, but one NaN is as good as another.",
     ),

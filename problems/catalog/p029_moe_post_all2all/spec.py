@@ -33,7 +33,8 @@ def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> S
 
 
 def _routed(dims: Dims, world_size: int) -> Dims:
-    return {**dims, "T": dims["topk"] * dims["M"], "E_local": dims["E"] // world_size}
+    topk = min(dims["topk"], dims["E"] // 2)
+    return {**dims, "topk": topk, "T": topk * dims["M"], "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -199,9 +200,8 @@ PROBLEM = Problem(
             dims={
                 "topk": Whole(low=1, high=8, often=(1, 3, 5)),
                 "M": Whole(low=13, high=131),
-                "N": Extent(low=48, high=512, of=16),
-                # Enough for eight choices where one of two ranks is shunned.
-                "E": Extent(low=16, high=256, of=8),
+                "N": Extent(low=48, high=1040, of=16),
+                "E": Extent(low=8, high=256, of=8),
             },
             settings={"edges": Among(options=("usual", "zero"))},
             derive=_routed,
@@ -221,9 +221,9 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "`num_experts` is the first extent of `routing_map`: a multiple of 8, and at most 256.",
         "`N` is a multiple of 16, and at least 48.",
-        "Every token chooses `topk` different experts, and all ranks have equally many tokens, at least 13 each.",
-        "`topk` lies between 1 and 8. `M` may be odd.",
+        "Every token chooses `topk` different experts, and all ranks have equally many tokens, 13 to 32,768.",
+        "`topk` lies between 1 and 8, and is at most half of `num_experts`. `M` may be odd.",
         "A rank's experts may have received no row, or more rows than the rank sent.",
-        "Weights may be negative, and need not add up to 1. They are at most 1e9 in size.",
+        "Weights may be negative, and need not add up to 1. They are at most 1e8 in size.",
     ),
 )
