@@ -158,15 +158,18 @@ def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
 
 
 def further(most: int, *regimes: Regime) -> tuple[Regime, ...]:
-    """`regimes`, whose tiny and huge values may be 2^`most` times as far from one."""
-    levels = dict.fromkeys(("tiny_values", "huge_values"), ("0", str(most)))
-    return _with_level("further", levels, f"2^{most} times as far from one", regimes)
+    """`regimes`, whose tiny and huge values may be up to 2^`most` times as far from one."""
+    levels = dict.fromkeys(("tiny_values", "huge_values"), ("0", str(most // 2), str(most)))
+    return _with_level("further", levels, f"up to 2^{most} times as far from one", regimes)
 
 
 def to_the_ends(least: str, most: str, *regimes: Regime) -> tuple[Regime, ...]:
     """`regimes`, where the largest of tiny or huge values may be `least` or `most`: `regime_values.at_end` does it."""
-    levels = {"tiny_values": ("usual", least), "huge_values": ("usual", most)}
-    return _with_level("largest", levels, "as far as is legal", regimes)
+    levels = {
+        "tiny_values": ("usual", f"{4 * float(least):g}", least),
+        "huge_values": ("usual", f"{float(most) / 4:g}", most),
+    }
+    return _with_level("largest", levels, "nearly as far as is legal", regimes)
 
 
 def _with_level(

@@ -102,7 +102,7 @@ PROBLEM = Problem(
         ),
         other_products(
             derive=_whole,
-            M=Among(options=("8", "16", "32", "56", "64", "72", "120", "136", "264")),
+            M=Among(options=("8", "32", "56", "72", "136", "264")),
             K=Extent(low=64, high=448, of=64),
             N_local=Extent(low=32, high=352, of=32),
         ),

@@ -13,6 +13,7 @@ from problems.spec.regimes import (
     long_extent,
     of_tensor,
     other_extents,
+    shortened,
     to_the_ends,
 )
 from problems.spec.schema import (
@@ -45,6 +46,10 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         reference_wire_bytes=statistics,
         note="The statistics are small: the wire matters by its latency, between two passes over the shard.",
     )
+
+
+def _of_some(dims: Dims, _world_size: int) -> Dims:
+    return shortened(dims, 400_000, M=1, N=32)
 
 
 PROBLEM = Problem(
@@ -133,7 +138,7 @@ PROBLEM = Problem(
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
         ),
         replace(
-            other_extents(M=Extent(low=1, high=520), N=Extent(low=32, high=2999)),
+            other_extents(derive=_of_some, M=Extent(low=1, high=1040), N=Extent(low=32, high=2999)),
             words="tensors have other extents than usual; where edges are plain, the first and last rows and the first "
             "8 elements of all rows are zero, and the first and last weights are 1",
             settings={"edges": Among(options=("usual", "plain"))},

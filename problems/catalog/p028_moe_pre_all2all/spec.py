@@ -180,7 +180,7 @@ PROBLEM = Problem(
                 "topk": Whole(low=1, high=8),
                 "M": Whole(low=1, high=131),
                 "N": Extent(low=16, high=1040, of=16),
-                "E": Extent(low=8, high=256, of=8),
+                "E": Among(options=("8", "16", "24", "64", "104", "256")),
             },
             settings={"beginnings": Among(options=("usual", "zero"))},
             derive=_routed,

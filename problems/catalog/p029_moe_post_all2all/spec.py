@@ -201,7 +201,7 @@ PROBLEM = Problem(
                 "topk": Whole(low=1, high=8, often=(1, 3, 5)),
                 "M": Whole(low=13, high=131),
                 "N": Extent(low=48, high=1040, of=16),
-                "E": Extent(low=8, high=256, of=8),
+                "E": Among(options=("8", "16", "24", "64", "104", "256")),
             },
             settings={"edges": Among(options=("usual", "zero"))},
             derive=_routed,
