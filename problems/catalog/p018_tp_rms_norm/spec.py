@@ -138,7 +138,7 @@ PROBLEM = Problem(
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
         ),
         replace(
-            other_extents(derive=_of_some, M=Extent(low=1, high=1040), N=Extent(low=32, high=2999)),
+            other_extents(derive=_of_some, M=Extent(low=1, high=2080), N=Extent(low=32, high=2999)),
             words="tensors have other extents than usual; where edges are plain, the first and last rows and the first "
             "8 elements of all rows are zero, and the first and last weights are 1",
             settings={"edges": Among(options=("usual", "plain"))},
