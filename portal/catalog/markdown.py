@@ -71,7 +71,7 @@ def _parser(*, is_ours: bool) -> MarkdownIt:
     return parser.use(dollarmath_plugin, renderer=_mathml, allow_space=False, double_inline=True)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def render(text: str, *, is_ours: bool = True) -> SafeString:
     """HTML of a Markdown text; code of texts that are not ours has no colours, which could be made to take minutes.
 

@@ -43,6 +43,9 @@ def test_every_problem_has_its_page(client, slug):
     problem = registry.get(slug)
     assert all(f"<code>{argument.name}</code>" in page for argument in problem.arguments)
     assert "The floor is the largest of three times" in page
+    legal = page.split('id="legal"')[1].split("</section>")[0]
+    assert legal.count("<li>") == len(problem.invariants) + len(problem.regimes), "what is fixed, and what checks draw"
+    assert all(f"<code>{regime.name}</code>" in legal for regime in problem.regimes)
 
 
 @pytest.mark.django_db
