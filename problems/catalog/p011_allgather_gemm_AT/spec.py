@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import beyond_16_bits, exact_products, further, of_product
+from problems.spec.regimes import beyond_16_bits, exact_products, further, long_extent, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -112,6 +112,13 @@ PROBLEM = Problem(
             N=Extent(low=16, high=544, of=16),
         ),
         beyond_16_bits("many_rows", derive=_split, M=Extent(low=65_600, high=70_000, of=16), K=64, N=16),
+        long_extent(
+            "tall_products",
+            derive=_split,
+            M=Extent(low=1040, high=2640, of=16),
+            K=64,
+            N=Extent(low=144, high=320, of=16),
+        ),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",

@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import exact_products, further, of_product
+from problems.spec.regimes import exact_products, further, long_extent, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -108,6 +108,13 @@ PROBLEM = Problem(
             M=Extent(low=16, high=336, of=16),
             K=Extent(low=64, high=448, of=64),
             N=Among(options=("32", "64", "128", "160", "224", "288", "416", "544")),
+        ),
+        long_extent(
+            "tall_products",
+            derive=_split,
+            M=Extent(low=1040, high=2640, of=16),
+            K=64,
+            N=Extent(low=160, high=320, of=32),
         ),
     ),
     invariants=(

@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import exact_sums, of_product, to_the_ends
+from problems.spec.regimes import exact_sums, long_extent, of_product, to_the_ends
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -103,6 +103,12 @@ PROBLEM = Problem(
             M=Among(options=("16", "32", "64", "128", "192", "256", "320")),
             K=Extent(low=64, high=448, of=64),
             N=Extent(low=512, high=1536, of=512),
+        ),
+        long_extent(
+            "tall_products",
+            M=Extent(low=1040, high=2640, of=16),
+            K=64,
+            N=512,
         ),
     ),
     invariants=(

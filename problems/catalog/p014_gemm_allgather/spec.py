@@ -3,7 +3,7 @@
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent
-from problems.spec.regimes import exact_products, further, of_product
+from problems.spec.regimes import exact_products, further, long_extent, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -105,6 +105,13 @@ PROBLEM = Problem(
             M=Among(options=("8", "32", "56", "72", "136", "264")),
             K=Extent(low=64, high=448, of=64),
             N_local=Extent(low=32, high=352, of=32),
+        ),
+        long_extent(
+            "tall_products",
+            derive=_whole,
+            M=Extent(low=1040, high=2640, of=8),
+            K=64,
+            N_local=Extent(low=160, high=352, of=32),
         ),
     ),
     invariants=(

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 from problems.spec.axes import rows
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import SUMMED_VALUES, copied_values, further, of_tensor, other_extents, zero_on_one_rank
+from problems.spec.regimes import (
+    SUMMED_VALUES,
+    copied_values,
+    further,
+    long_extent,
+    of_tensor,
+    other_extents,
+    zero_on_one_rank,
+)
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -169,6 +177,13 @@ PROBLEM = Problem(
             ),
             words="tensors have other extents than usual, and some rows may be zero on all ranks",
             settings={"rows": Among(options=("usual", "some zero"))},
+        ),
+        long_extent(
+            "tall_products",
+            derive=_split,
+            M_rows=Extent(low=2080, high=4160, of=16),
+            H=64,
+            F=Extent(low=160, high=416, of=32),
         ),
     ),
     invariants=(

@@ -5,7 +5,7 @@ from math import gcd
 from problems.families.zero_edges_spec import other_products
 from problems.spec.axes import rows
 from problems.spec.ranges import Extent
-from problems.spec.regimes import exact_sums, of_product, to_the_ends
+from problems.spec.regimes import exact_sums, long_extent, of_product, to_the_ends
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -125,6 +125,13 @@ PROBLEM = Problem(
             M=Extent(low=16, high=336, of=16),
             K_local=Extent(low=16, high=400, of=16),
             N=Extent(low=256, high=1536, of=256),
+        ),
+        long_extent(
+            "tall_products",
+            derive=_whole_split,
+            M=Extent(low=1040, high=2640, of=16),
+            K_local=64,
+            N=256,
         ),
     ),
     invariants=(

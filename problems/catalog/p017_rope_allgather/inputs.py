@@ -43,5 +43,6 @@ def _angles(call: Call) -> Tensor:
     angles = positions[..., None] * frequencies + phases
     if call.setting("first_position", "usual") == "still":
         angles[:, 0] = 0.0
+    if call.setting("first_position", None) is not None:
         angles[-1] = angles[0]
     return angles

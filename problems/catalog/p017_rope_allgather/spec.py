@@ -145,8 +145,8 @@ PROBLEM = Problem(
                 heads=Extent(low=1, high=72),
                 d=Extent(low=16, high=128, of=16),
             ),
-            words="tensors have other extents than usual, and the first position of a rank may not be rotated "
-            "while the last sequence stands where the first one does",
+            words="tensors have other extents than usual, the last sequence stands where the first one does, and the "
+            "first position of a rank may not be rotated",
             settings={"first_position": Among(options=("usual", "still"))},
             tolerances=dict.fromkeys(("q_embed", "k_embed"), _OF_FEW_ELEMENTS),
         ),

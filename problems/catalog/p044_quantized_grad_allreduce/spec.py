@@ -160,7 +160,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="long_blocks",
-            words="block_size is beyond 512, and the largest magnitude of a block lies anywhere in it",
+            words="block_size is beyond 512, and the largest magnitude of a block lies anywhere in it, often the end",
             dims={"n_el": Extent(low=33_000, high=70_000), "block_size": Whole(low=520, high=2048)},
         ),
         Regime(
