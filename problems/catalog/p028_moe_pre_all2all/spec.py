@@ -31,9 +31,15 @@ def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> S
     return Size(dims=dims, system=system)
 
 
+_MOST_SENT = 300_000
+"""Elements that a rank of a regime sends: every call of a check has room for the longest outputs of any regime."""
+
+
 def _routed(dims: Dims, world_size: int) -> Dims:
     topk = min(dims["topk"], dims["E"] // 2)
-    return {**dims, "topk": topk, "T": topk * dims["M"], "E_local": dims["E"] // world_size}
+    rows = topk * dims["M"]
+    width = min(dims["N"], max(16, _MOST_SENT // rows // 16 * 16))
+    return {**dims, "topk": topk, "T": rows, "N": width, "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
