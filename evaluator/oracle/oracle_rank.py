@@ -348,11 +348,11 @@ def output_rooms(problem: Problem, examiner: Examiner, call: Call, size: str) ->
     They come from `call`, and from what regimes make of it. Outputs of another shape or dtype may not fit; their
     description refuses them. Where input values decide the length of an output, another call may expect many times more
     (15 times was seen). The sum over all ranks hardly varies, because ranks exchange it. The room is for the whole sum,
-    or for four times a rank's part, and at least for twice its own.
+    or for four times a rank's part, and at least for twice its own. An eighth more is for extents that a cap rounds.
     """
     calls = _with_regimes(problem, call, size)
     rooms = [_room_of(problem, examiner, each) for each in calls]
-    return max(rooms), max(room for room, each in zip(rooms, calls, strict=True) if not _is_alone(each))
+    return max(rooms) * 9 // 8, max(room for room, each in zip(rooms, calls, strict=True) if not _is_alone(each))
 
 
 def _is_alone(call: Call) -> bool:

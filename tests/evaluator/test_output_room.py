@@ -1,5 +1,6 @@
 """Room for outputs whose length follows from input values."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -15,6 +16,7 @@ from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.harness.implementation import load
 from problems.inputs.values import Call
+from problems.outputs.checking import dtype_of
 from problems.spec.schema import Problem, SizeName
 
 WORLD_SIZE = 4
@@ -80,6 +82,19 @@ def test_what_any_drawn_call_owes_has_room(slug):
         made = replace(in_regime(opened.template, call), index=1 + index)
         owed = sum(align(tensor.nbytes) for tensor in opened.examiner.expected(made))
         assert owed <= opened.room(made) - 2 * OUTPUT_HEADER_BYTES, call.name
+
+
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems() if not problem.lengths_vary])
+def test_no_draw_of_a_regime_is_longer_than_its_largest_numbers_say(slug):
+    problem, random = registry.get(slug), Random(slug)
+    opened = opened_size(problem)
+    for regime in problem.regimes_at(SizeName.TINY, WORLD_SIZE):
+        for _ in range(DRAWN if regime.ranges else 0):
+            call = in_regime(opened.template, regime.drawn(random))
+            elements = [math.prod(call.shape(output.shape)) for output in problem.outputs]
+            widths = [dtype_of(output, call).itemsize for output in problem.outputs]
+            owed = sum(align(count * width) for count, width in zip(elements, widths, strict=True))
+            assert owed <= opened.output_bytes - 2 * OUTPUT_HEADER_BYTES, call.regime
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ PROBLEM = Problem(
         ),
         long_extent(
             "tall_products",
-            M=Extent(low=1040, high=2640, of=16),
+            M=Extent(low=1040, high=1200, of=16),
             K=64,
             N=512,
         ),

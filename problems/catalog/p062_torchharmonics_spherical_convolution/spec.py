@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Among, Extent
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import FLOAT32_VALUES, ZERO_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
@@ -79,16 +79,6 @@ def _all_dims(dims: Dims, world_size: int) -> Dims:
         "columns": nlat // polar * nlon,
         "nnz": 3 * nlat * ENTRIES,
     }
-
-
-_MOST_CHANNELS = 20_000
-"""Of all samples and latitudes together, where there are other numbers of them: more take long on processors."""
-
-
-def _other_dims(dims: Dims, world_size: int) -> Dims:
-    """As `_all_dims`, with fewer samples where there are many channels and latitudes."""
-    most = max(1, _MOST_CHANNELS // (dims["Cin"] * dims["nlat"]))
-    return _all_dims({**dims, "B": min(dims["B"], most)}, world_size)
 
 
 PROBLEM = Problem(
@@ -199,16 +189,23 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="two_channel_groups",
-            words="`groups` is 2",
+            words="`groups` is 2, and there are other numbers of samples, channels and latitudes, rounded up",
             settings={"groups": 2},
+            dims={
+                "B": Whole(low=1, high=40),
+                "Cin": Extent(low=4, high=28, of=4),
+                "Cout": Extent(low=2, high=30, of=2),
+                "nlat": Extent(low=4, high=19),
+            },
+            derive=_all_dims,
         ),
         replace(
             other_extents(
-                B=Extent(high=40),
+                B=Extent(high=4),
                 Cin=Extent(low=4, high=72, of=4),
                 Cout=Extent(low=2, high=70, of=2),
                 nlat=Extent(low=4, high=70),
-                derive=_other_dims,
+                derive=_all_dims,
             ),
             words="there are other numbers of samples, channels and latitudes, rounded up, and of groups that divide "
             "the channels",
