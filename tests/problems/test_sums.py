@@ -3,9 +3,12 @@
 import hashlib
 
 import pytest
+import torch
 
 from problems import registry
 from problems.harness.trials import Trial, attempt
+from problems.outputs import sums
+from problems.outputs.comparison import compare_output
 from tests.problems.conftest import Pools
 from tests.problems.wires import programs
 
@@ -37,3 +40,17 @@ def test_the_noise_of_one_ranks_product_near_zero_counts_for_no_missing_bit(pool
     key = hashlib.sha256(b"gemm_allreduce/(42, 74)").digest()
     trial = Trial(slug="gemm_allreduce", program="honest:float32", key=key, regime="one_rank_has_values")
     assert all(outcome.passed for outcome in pools.of(2).run(attempt, trial))
+
+
+@pytest.mark.parametrize("power", [0, -66, -88])
+def test_sums_that_are_rounded_once_per_rank_pass_however_small_values_are(power: int):
+    """The squares of values of 2^-88 are below the least normal number of bfloat16."""
+    values = torch.randn(4, 64, 64, generator=torch.Generator().manual_seed(0))
+    addends = (values * 2.0**power).bfloat16()
+    returned, exact = addends[0], addends.double().sum(0)
+    for addend in addends[1:]:
+        returned = returned + addend
+    output = registry.get("allreduce").outputs[0]
+    found = compare_output(output, returned, exact)
+    checked = sums.within_rounding(found, returned, exact, addends=iter(addends), world_size=4, roundings=0)
+    assert checked.passed, checked.remark
