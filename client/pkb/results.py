@@ -336,6 +336,13 @@ class Cost(Struct, frozen=True, kw_only=True):
     note: str
 
 
+class Regime(Struct, frozen=True, kw_only=True):
+    """Legal inputs other than usual ones, which checks draw alone and together with others."""
+
+    name: str
+    described: str
+
+
 class Tolerance(Struct, frozen=True, kw_only=True):
     """An element is correct when |x - ref| <= atol * rms(ref) + rtol * |ref|."""
 
@@ -853,6 +860,8 @@ class Problem(ProblemBrief, frozen=True, kw_only=True):
     arguments: list[Argument]
     outputs: list[Output]
     groups: str
+    invariants: list[str]
+    regimes: list[Regime]
     sizes: list[Size]
     axes: list[Axis]
     notes: list[str]

@@ -17,7 +17,7 @@ from portal.submissions.forms import starters
 from portal.submissions.models import Quarantine
 from portal.submissions.quotas import Forecast, Limit, Price
 from problems import registry
-from problems.spec.schema import Argument, Axis, Cost, Output, Problem, SizeName, Tolerance
+from problems.spec.schema import Argument, Axis, Cost, Output, Problem, Regime, SizeName, Tolerance
 
 _Words = serializers.ListField(child=serializers.CharField())
 
@@ -136,17 +136,32 @@ class AxisOutput(CopiedFields):
     """
 
 
-@shows(Problem, "origin signature arguments outputs groups sizes axes notes statement reference starters")
+@shows(Regime, "name described")
+class RegimeOutput(CopiedFields):
+    """Legal inputs other than usual ones, which checks draw alone and together with others.
+
+    Attributes:
+        name: What verdicts and `--regime NAME` call it.
+        described: What holds in its calls, with the ranges of its numbers.
+    """
+
+
+@shows(
+    Problem,
+    "origin signature arguments outputs groups invariants regimes sizes axes notes statement reference starters",
+)
 class ProblemDetail(ProblemBrief):
     """A problem with everything needed to solve it.
 
     Attributes:
         origin: The system that the workload comes from, or null.
         groups: The process groups that it uses, in words.
+        invariants: What is the same in every legal call, in words.
     """
 
     arguments = ArgumentOutput(many=True)
     outputs = OutputOutput(many=True)
+    regimes = RegimeOutput(many=True)
     sizes = Made(
         lambda problem, _: SizeOutput(_sizes(problem), many=True).data,
         SizeOutput(many=True),

@@ -34,6 +34,8 @@ def test_a_problem_has_all_that_a_solver_needs(anonymous):
     assert body["outputs"][0]["tolerance"]["atol"] == problem.outputs[0].tolerance.atol
     assert body["reference"] == registry.reference_source("allreduce")
     assert "## Legal inputs" in body["statement"]
+    assert body["invariants"] == list(problem.invariants)
+    assert {"name": "zero_values", "described": "all values are zero"} in body["regimes"]
     base = next(size for size in body["sizes"] if (size["name"], size["world_size"]) == ("base", 8))
     assert base["dims"] == {"M": 1024, "N": 1024}
     assert base["cost"]["wire_bytes"] == 2 * 7 / 8 * 1024 * 1024 * 2
