@@ -26,18 +26,27 @@ _SHIFTS, _SHIFT_BYTES = 256, 4096
 class DeviceBuffer:
     """Device memory for one rank's inputs and outputs at one size, shared with the ranks that run a program.
 
-    Inputs lie there sealed. Their length can differ between calls, so the areas are replaced where they are too small.
+    Inputs lie there sealed. Lengths can differ between calls, so the areas are replaced where they are too small.
     """
 
-    def __init__(self, *, output_bytes: int, device: torch.device, numbers: Iterator[int]) -> None:
+    def __init__(self, *, device: torch.device, numbers: Iterator[int]) -> None:
         """Make the areas. Whenever one is new, they get the next of `numbers`, which never repeat."""
         self._device = device
         self._numbers = numbers
         self._data = 0
-        self._has_inputs = False
+        self._has_inputs = self._has_outputs = False
         self.inputs = _area(1, device=device)
-        self.outputs = _area(output_bytes, device=device)
+        self.outputs = _area(1, device=device)
         self._number = next(numbers)
+
+    def make_room(self, output_bytes: int) -> None:
+        """Make room for outputs of `output_bytes`; where there was some, a quarter more for later calls."""
+        if self.outputs.size < output_bytes:
+            self.outputs.close()
+            spare = output_bytes // 4 if self._has_outputs else 0
+            self.outputs = _area(output_bytes + spare, device=self._device)
+            self._number = next(self._numbers)
+        self._has_outputs = True
 
     def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
         """Make room for inputs of `input_bytes`; returns their offset, with `reuse` that of the last call."""

@@ -6,7 +6,7 @@ import math
 import mmap
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -31,7 +31,7 @@ from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
-from problems.spec.schema import ALL_OTHERS, Problem, Regime
+from problems.spec.schema import Problem, Regime
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
@@ -52,15 +52,14 @@ _OUTPUTS = 1
 class Opened:
     """The problem, size and dtype that calls are made for.
 
-    `output_bytes` are enough for the outputs of any call, `usual_bytes` of one in no regime that stands alone.
+    Where input values decide the length of outputs, `usual_bytes` are enough for those of any call in no regime.
     """
 
     problem: Problem
     examiner: Examiner
     template: Call
     make_inputs: Callable[[Call], Arguments]
-    output_bytes: int
-    usual_bytes: int
+    usual_bytes: int = 0
 
     def call(self, draw: messages.Body) -> Call:
         """The call of a draw: `call` is its number, `near` another number or None, `regime` a name or ""."""
@@ -73,10 +72,16 @@ class Opened:
         return NearCall(**known, base=draw["near"])
 
     def room(self, call: Call) -> int:
-        """Bytes of room for the outputs of `call`: no more than that, as every byte is poisoned, copied and sampled."""
-        if self.problem.lengths_vary and not _is_alone(call):
+        """Bytes of room for the outputs of `call`: no more than that, as every byte is poisoned, copied and sampled.
+
+        Outputs of another shape or dtype may not fit; their description refuses them.
+        """
+        if not self.problem.lengths_vary:
+            elements = [math.prod(call.shape(output.shape)) for output in self.problem.outputs]
+            return 2 * OUTPUT_HEADER_BYTES + _bytes_of(self.problem, call, elements)
+        if call.regime is None:
             return self.usual_bytes
-        return min(self.output_bytes, _room_of(self.problem, self.examiner, call))
+        return 2 * OUTPUT_HEADER_BYTES + 2 * expected_bytes(self.problem, self.examiner, call)
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -101,8 +106,8 @@ class OracleRank(TrustedRank):
         self._room = 0  # bytes for the outputs of the call whose inputs are prepared
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
-        # What all draws of a size have in common: the process groups of a rank, and bytes of room for its outputs.
-        self._rooms: dict[tuple[str, str, str], tuple[list[list[int]], tuple[int, int]]] = {}
+        # What all draws of a size have in common: the process groups of a rank, and room for usual outputs.
+        self._known: dict[tuple[str, str, str], tuple[list[list[int]], int]] = {}
 
     def commands(self) -> Mapping[str, Handler]:
         """The commands for inputs and outputs."""
@@ -163,22 +168,21 @@ class OracleRank(TrustedRank):
         examiner = Examiner(problem)
         make_inputs = importlib.import_module(f"{package}.inputs").make_inputs
         known = (message["problem"], message["size"], message["dtype"])
-        if known not in self._rooms:
-            self._rooms[known] = (
+        if known not in self._known:
+            self._known[known] = (
                 call_memory.groups_of(make_inputs(template)),
-                output_rooms(problem, examiner, template, size),
+                usual_room(problem, examiner, template) if problem.lengths_vary else 0,
             )
             self.free_idle_memory()
-        groups, (output_bytes, usual_bytes) = self._rooms[known]
+        groups, usual_bytes = self._known[known]
         self._opened = Opened(
             problem=problem,
             examiner=examiner,
             template=template,
             make_inputs=make_inputs,
-            output_bytes=output_bytes,
             usual_bytes=usual_bytes,
         )
-        self._renew_buffers(output_bytes)
+        self._renew_buffers()
         self._warm_up()
         return {
             "groups": groups,
@@ -187,16 +191,14 @@ class OracleRank(TrustedRank):
             "cache_bytes": cache_bytes(self._device),
         }, []
 
-    def _renew_buffers(self, output_bytes: int) -> None:
+    def _renew_buffers(self) -> None:
         """New device memory for every size of every evaluation, so that nothing of an earlier one is left in it.
 
         The reference has its own: a submission keeps its mapping, and could change the reference's data.
         """
         if self._sealer is not None:
             for reader in Reader:
-                self._buffers[reader] = call_memory.DeviceBuffer(
-                    output_bytes=output_bytes, device=self._device, numbers=self._area_numbers
-                )
+                self._buffers[reader] = call_memory.DeviceBuffer(device=self._device, numbers=self._area_numbers)
 
     def _warm_up(self) -> None:
         """Bring the GPU to its steady clocks, so that the first block is measured like the last."""
@@ -222,8 +224,10 @@ class OracleRank(TrustedRank):
         arguments, room = opened.make_inputs(call), opened.room(call)
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
-        if buffer is not None and message["poison"] is not None:
-            traces.fill(buffer.outputs.bytes[:room], message["poison"])
+        if buffer is not None:
+            buffer.make_room(room)
+            if message["poison"] is not None:
+                traces.fill(buffer.outputs.bytes[:room], message["poison"])
         prepared = call_memory.prepare_inputs(
             opened.problem,
             arguments,
@@ -342,50 +346,23 @@ def _end_of(header: list[dict[str, Any]]) -> int:
     return max(ends, default=0)
 
 
-def output_rooms(problem: Problem, examiner: Examiner, call: Call, size: str) -> tuple[int, int]:
-    """Bytes of room for a rank's outputs in any call at `size`, and in any but those of regimes that stand alone.
+def usual_room(problem: Problem, examiner: Examiner, call: Call) -> int:
+    """Bytes of room for a rank's outputs in any call in no regime, where input values decide their length.
 
-    They come from `call`, and from what regimes make of it. Outputs of another shape or dtype may not fit; their
-    description refuses them. Where input values decide the length of an output, another call may expect many times more
-    (15 times was seen). The sum over all ranks hardly varies, because ranks exchange it. The room is for the whole sum,
-    or for four times a rank's part, and at least for twice its own. An eighth more is for extents that a cap rounds.
+    Another call than `call` may expect many times more (15 times was seen). The sum over all ranks hardly varies,
+    because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
+    its own.
     """
-    calls = _with_regimes(problem, call, size)
-    rooms = [_room_of(problem, examiner, each) for each in calls]
-    return max(rooms) * 9 // 8, max(room for room, each in zip(rooms, calls, strict=True) if not _is_alone(each))
+    of_ranks = [expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in range(call.world_size)]
+    part = min(1.0, _MOST_PARTS / call.world_size)
+    return 2 * OUTPUT_HEADER_BYTES + max(2 * of_ranks[call.rank], align(math.ceil(sum(of_ranks) * part * _SPARE)))
 
 
-def _is_alone(call: Call) -> bool:
-    return call.regime is not None and ALL_OTHERS in call.regime.apart
+def expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
+    """Bytes of what a rank has to return in `call`, each output aligned as in its room."""
+    return _bytes_of(problem, call, [output.numel() for output in examiner.expected(call)])
 
 
-def _room_of(problem: Problem, examiner: Examiner, call: Call) -> int:
-    room = _expected_bytes(problem, examiner, call)
-    if not problem.lengths_vary:
-        return 2 * OUTPUT_HEADER_BYTES + room
-    ranks = range(call.world_size)
-    together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-    # In a regime one rank may get everything.
-    part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
-    return 2 * OUTPUT_HEADER_BYTES + max(2 * room, align(math.ceil(together * part * _SPARE)))
-
-
-def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:
-    """`call`, and calls of the regimes in which expected outputs may have another length."""
-    varies, symbols = problem.lengths_vary, {symbol for output in problem.outputs for symbol in output.shape}
-    longer = [
-        regime.largest()
-        for regime in problem.regimes_at(size, call.world_size)
-        if not regime.at_large or regime.derive or regime.dims.keys() & symbols or (varies and regime.ranges)
-    ]
-    longer += [one.joined(other) for one, other in itertools.combinations(longer, 2) if one.fits(other)]
-    return [call, *(in_regime(call, regime) for regime in longer)]
-
-
-def _expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
-    expected_bytes = 0
-    expected = examiner.expected(call) if problem.lengths_vary else [None] * len(problem.outputs)
-    for output, right in zip(problem.outputs, expected, strict=True):
-        elements = math.prod(call.shape(output.shape)) if right is None else right.numel()
-        expected_bytes += align(elements * dtype_of(output, call).itemsize)
-    return expected_bytes
+def _bytes_of(problem: Problem, call: Call, elements: Sequence[int]) -> int:
+    pairs = zip(elements, problem.outputs, strict=True)
+    return sum(align(count * dtype_of(output, call).itemsize) for count, output in pairs)
