@@ -12,7 +12,7 @@ import torch
 
 from evaluator.arena import protocol
 from evaluator.arena.fingerprint import is_plain_tensor
-from evaluator.arena.structure import Area, Tree, Unpacker, align, copy_into, joined
+from evaluator.arena.structure import Area, Tree, Unpacker, align, as_bytes, copy_into, joined
 
 # Kept from before a submission is imported: a returned tensor may have its own methods.
 _detach = torch.Tensor.detach
@@ -244,6 +244,4 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors are alike to the bit; waits for the device."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
-    return torch.equal(
-        left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
-    )
+    return torch.equal(as_bytes(left.contiguous()), as_bytes(right.contiguous()))

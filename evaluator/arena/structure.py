@@ -124,10 +124,8 @@ def read_head(buffer: mmap.mmap) -> tuple[Tree, int]:
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous tensor as a flat view of its bytes."""
-    if tensor.numel() == 0:
-        # An empty column of a table counts as contiguous and still has the table's stride, which no view takes.
-        return torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return tensor.reshape(-1).view(torch.uint8)
+    # A column of at most one row counts as contiguous and still has its table's stride, which `view` does not take.
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 def _stretch(area: Area, start: int, size: int) -> torch.Tensor:

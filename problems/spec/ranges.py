@@ -40,8 +40,9 @@ class Whole:
 class Extent:
     """Extents of tensors: multiples of `of` from `low` to `high`, both included.
 
-    Kernels break where a number is odd, prime, beside a tile's or beyond a block's. So a quarter of all draws are an
-    edge or beside one, a quarter lie beside a power of two, and the others are uniform in the logarithm.
+    Kernels break where a number is odd, prime, beside a tile's or beyond a block's, and where one extent is whole tiles
+    while another is not. So a quarter of all draws are an edge or beside one, an eighth lie beside a power of two, a
+    quarter are multiples of one, and the others are uniform in the logarithm.
     """
 
     low: int = 1
@@ -52,12 +53,15 @@ class Extent:
         """A number in the range."""
         least, most = -(-self.low // self.of), self.high // self.of
         kind = random.random()
-        if kind < _EDGES / 2:
+        if kind < 0.25:
             number = random.choice((least, least + 1, most - 1, most))
-        elif kind < _EDGES:
+        elif kind < 0.375:
             number = 2 ** random.randint(least.bit_length(), most.bit_length()) + random.choice((-1, 1))
         else:
             number = round(exp(random.uniform(log(least), log(most))))
+            if kind < 0.625:
+                tile = 2 ** random.randint(3, max(3, most.bit_length() - 1))
+                number = tile * max(1, round(number / tile))
         return self.of * min(max(number, least), most)
 
     def read(self, text: str) -> int:

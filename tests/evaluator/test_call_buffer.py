@@ -125,6 +125,9 @@ def test_call_after_call_leaves_no_file_open(buffer: CallBuffer) -> None:
     assert open_descriptors() == opened
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3])
 @pytest.mark.parametrize("bytes_of", [as_bytes, flat_bytes])
-def test_an_empty_column_of_a_table_has_no_bytes(bytes_of) -> None:
-    assert bytes_of(torch.zeros(0, 4, dtype=torch.int64)[:, 0]).shape == (0,)
+def test_the_bytes_of_a_column_are_its_own_however_few_rows_there_are(bytes_of, rows) -> None:
+    """Of one row or none a column counts as contiguous, and still has the stride of its table."""
+    column = torch.arange(4 * rows).view(rows, 4)[:, 1]
+    assert bytes_of(column.contiguous()).tolist() == list(column.numpy().tobytes())
