@@ -1,9 +1,19 @@
 """Backward of chunked token log-probabilities under top-k/top-p, described."""
 
+from dataclasses import replace
+
 from problems.families import sampling_filters_spec as filters
 from problems.spec.ranges import Real
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Regime, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_OF_LONG_ROWS = Tolerance(
+    atol=3e-5,
+    rtol=3e-5,
+    rms=1e-4,
+    calibration="2026-11-30, CPU, torch 2.13, gloo, bfloat16, 2 ranks: float32 sums over 80,000 words err by up to "
+    "1.7e-5 rms where tokens are few.",
+)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -90,7 +100,7 @@ PROBLEM = Problem(
     regimes=(
         *filters.REGIMES,
         *filters.CHUNKS,
-        filters.OTHER_EXTENTS,
+        replace(filters.OTHER_EXTENTS, tolerances={"grad_logits": _OF_LONG_ROWS}),
         filters.NUCLEUS_OF_A_SHARD,
         filters.MANY_EQUAL_WORDS,
         Regime(
