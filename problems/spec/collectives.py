@@ -88,15 +88,17 @@ are ranks.
 
 COPIED_INVARIANTS = (
     "Tensors are contiguous.",
-    "M and N are any whole numbers from 1 on, odd and prime ones too, and the same on all ranks.",
+    "M and N may be odd or prime, and are the same on all ranks.",
     "No tensor has 2^30 elements or more.",
+    "Values may be infinite, NaN or subnormal. Finite ones are at most 1e32 in size.",
     "Copies are compared bit by bit, but a NaN only has to stay a NaN: its bits are free.",
 )
 
 SUMMED_INVARIANTS = (
     "Tensors are contiguous.",
-    "M and N are any whole numbers from 1 on, odd and prime ones too, and the same on all ranks.",
+    "M and N may be odd or prime, and are the same on all ranks.",
     "A result has at least 256 elements, and no tensor has 2^30 or more.",
     "Values may be infinite or NaN, and sums then are what they are in float64.",
+    "The largest finite value of a rank is zero or between 1e-26 and 1e30 in size.",
     "Sums of finite values do not overflow, in any order.",
 )

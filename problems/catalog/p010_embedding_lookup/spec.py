@@ -154,9 +154,10 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "All ranks have equally many rows, M, and every rank asks for as many as it has.",
         "Row numbers are at least 0 and below W M.",
-        "M and N are any whole numbers from 1 on, odd and prime ones too, and the same on all ranks.",
+        "M and N may be odd or prime, and are the same on all ranks.",
         "The table has at most 40 million rows, and no tensor has 2^30 elements or more.",
-        "Rows are in bfloat16. A NaN has to stay a NaN, its bits are free, and zeros of both signs count as equal.",
+        "Rows are in bfloat16, their finite values at most 1e31 in size.",
+        "A NaN has to stay a NaN, its bits are free, and zeros of both signs count as equal.",
         "The world group takes part.",
     ),
 )

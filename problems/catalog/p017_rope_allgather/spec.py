@@ -153,9 +153,9 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
-        "`B`, `S_local` and `heads` are at least 1, and need be multiples of nothing.",
-        "`d` is a multiple of 16, at most 128.",
+        "`d` is a multiple of 16. `B`, `S_local` and `heads` need be multiples of nothing.",
         "`cos_local` and `sin_local` are the cosines and sines of one set of angles.",
         "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
+        "The largest finite value of `q_local` or `k_local` is zero or between 1e-8 and 2e10 in size.",
     ),
 )

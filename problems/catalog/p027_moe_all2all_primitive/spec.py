@@ -142,8 +142,9 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`local_tensor` is a contiguous matrix. Ranks may have unequal numbers of rows, or none.",
-        "`N` is at least 1 and the same on all ranks. Rows have at most 16,384 elements, and their number may be odd.",
-        "Values may be NaN, infinite or subnormal. Copies are compared bit by bit, but one NaN is as good as another.",
+        "`N` is the same on all ranks, and may be odd.",
+        "Values may be NaN, infinite or subnormal. Finite ones are at most 1e31 in size.",
+        "Copies are compared bit by bit, but one NaN is as good as another.",
         "`group` is None, the world group.",
         "Both sizes are lists of ints, and agree: the source of the problem takes no tensors and no None.",
     ),
