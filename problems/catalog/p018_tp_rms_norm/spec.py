@@ -148,8 +148,9 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
-        "`M` is at least 1, and `N` lies between 32 and 16,384. Both may be odd.",
-        "Values are finite, and at most 1e10 in size.",
+        "`M` and `N` may be odd.",
+        "Values are finite. The largest hidden state of a row is zero or between 1e-31 and 1.1e10 in size.",
+        "The largest weight of a rank is zero or between 5e-8 and 1e8 in size.",
         "`variance_epsilon` lies between 1e-12 and 1, and is the same on all ranks.",
     ),
 )
