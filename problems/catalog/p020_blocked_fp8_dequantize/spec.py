@@ -173,11 +173,11 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
-        "Scales are zero or between 1e-30 and 1e23 in size; they may be negative.",
+        "Scales are zero or between 1e-28 and 1e22 in size; they may be negative.",
         "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
-        "Other values are zero or between 1e-18 and 1e9 in size.",
-        "The largest finite product of a value and its scale is zero, or at least 1e-34.",
-        "`M` and `N` are at least 1, and may be odd.",
+        "Other values are zero or between 1e-16 and 1e8 in size.",
+        "The largest finite product of a value and its scale is zero or between 1e-32 and 1e30.",
+        "`M` and `N` may be odd.",
         "`block_size` divides M x N; it may be 1 or odd, and it is at most 2000.",
     ),
 )
