@@ -157,13 +157,14 @@ PROBLEM = Problem(
     fewer_bits="A rank sends one number, and honest means in bfloat16 are off by as much as 10 bits of it.",
     invariants=(
         "Tensors of logits are contiguous, and those of a tuple have equal shapes.",
-        "Logits are at most 250 in size.",
-        "All ranks have equally many rows, which may be an odd number: at least 32 of one tensor, or 3 of a layer.",
+        "Logits lie between -240 and 96.",
+        "All ranks have equally many rows, which may be an odd number. A layer has at least 3.",
         "`num_experts` is the number of columns of the logits. It lies between 8 and 512, and may be odd.",
         "`top_k` lies between 1 and 8, or is `num_experts`.",
         "A tuple has at most 9 layers.",
         "`attention_mask` holds 0 and 1 (int64) in a matrix of sequences and positions, with at least one 1 per rank.",
         "It has one entry per token of a layer. It is None on all ranks or on none.",
-        "Chosen experts stand out: no choice is a tie. The logits of a row lie within 80 of each other.",
+        "Chosen experts stand out by 0.25 or more: no choice is a tie.",
+        "The logits of a row lie within 77 of each other.",
     ),
 )

@@ -219,11 +219,12 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
-        "`M` is at least 32, and `V` at least 100. Both may be odd. `N` is a multiple of 8 and at least 64.",
-        "Values are finite, those of `hidden_states` and `weight` at most 1e4 in size.",
-        "Logits lie between -300 and 150, and log-probabilities between -600 and 0.",
+        "`M` and `V` may be odd. `N` is a multiple of 8.",
+        "Values are finite: `hidden_states` at most 160 in size, `weight` 1 and `advantages` 3e15.",
+        "Logits lie between -270 and 128, and log-probabilities between -350 and 0.",
         "The world group takes part.",
         "Some token counts on every rank. Labels are `ignore_index` or words of the vocabulary.",
-        "Log-probabilities of an older policy are not above 0.",
+        "`ignore_index` is -100, -1, a word, or a number beyond 32 bits whose lowest 32 are a word.",
+        "Log-probabilities of an older policy lie between -600 and 0.",
     ),
 )

@@ -136,9 +136,9 @@ PROBLEM = Problem(
     invariants=(
         "`expert_mask` is contiguous or has the strides of timed calls.",
         "Every slot names exactly one expert, and a token has one to eight slots.",
-        "All ranks have equally many tokens, and none has no tokens. Their number may be odd.",
+        "All ranks have equally many tokens, whose number may be odd.",
         "`num_experts` is the first extent of the mask: a multiple of 8, and at most 512.",
-        "No count reaches 2^24, so that float32 holds all of them; counts may exceed 16 bits.",
+        "Counts may exceed 16 bits. None reaches 2^22, so that float32 holds all of them.",
         "`group` is None, the world group.",
     ),
 )
