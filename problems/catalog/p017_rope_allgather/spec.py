@@ -156,6 +156,6 @@ PROBLEM = Problem(
         "`d` is a multiple of 16. `B`, `S_local` and `heads` need be multiples of nothing.",
         "`cos_local` and `sin_local` are the cosines and sines of one set of angles.",
         "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
-        "The largest finite value of `q_local` or `k_local` is zero or between 1e-8 and 2e10 in size.",
+        "The largest finite value of `q_local` or `k_local` is zero or between 5e-9 and 2e10 in size.",
     ),
 )
