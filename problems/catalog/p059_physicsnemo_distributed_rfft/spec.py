@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import log2
 
-from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, two_sizes, with_a_zero_field
+from problems.families.fields_spec import sizes_by_field, two_sizes, with_a_zero_field
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -165,10 +165,11 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        FINITE.format("a field"),
+        "The sizes of all values of a field add up to 1e36 at most.",
+        "A field is zero, or its largest value is 1e-33 at least in size.",
         "`group` is None, the world group.",
-        "`s` is the size of the fields. H and L are any multiples of the world size, whatever their prime factors.",
-        ANY_SIZES,
+        "`s` is the size of the fields. H and L are multiples of the world size, whatever their prime factors.",
+        "Fields of one batch may be of very different sizes, by a factor of up to 1e50.",
         "Tensors have the same shapes on all ranks.",
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import lcm, log2
 
-from problems.families.fields_spec import ANY_SIZES, FINITE, sizes_by_field, two_sizes, with_a_zero_field
+from problems.families.fields_spec import sizes_by_field, two_sizes, with_a_zero_field
 from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -190,10 +190,11 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        FINITE.format("a field's whole spectrum"),
+        "The sizes of all values of a field's whole spectrum add up to 1e36 at most.",
+        "A whole spectrum is zero, or its largest value is 1e-33 at least in size.",
         "`group` is None, the world group.",
         "`s` is the size of the fields, never None. H and L are even, and multiples of the world size.",
-        ANY_SIZES,
+        "Fields of one batch may be of very different sizes, by a factor of up to 1e50.",
         "Tensors have the same shapes on all ranks.",
         "Half spectra are those of real fields.",
     ),

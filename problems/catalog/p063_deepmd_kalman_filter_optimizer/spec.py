@@ -253,9 +253,9 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
-        "All ranks have equally many blocks of one size: at least one block, of at least one weight.",
-        "Covariances are symmetric and positive definite.",
+        "Weights and errors are at most 1e68 in size, derivatives 1e26; what is not zero is 1e-20 at least.",
+        "All ranks have equally many blocks of one size.",
+        "Covariances are symmetric, have eigenvalues from 0.5 to 10,000, and no entry beyond 100 in size.",
         "`kalman_lambda` is 0.01 to 1 and `kalman_nue` is 0 to 1, the same on all ranks.",
     ),
 )
