@@ -233,9 +233,9 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "`replace` is False.",
         "There are one to three hops, and fanouts are -100 to 12, the same on all ranks.",
-        "Seeds are distinct, and each rank has as many: one at least.",
+        "Seeds are distinct, and each rank has as many.",
         "A rank holds lists of its own nodes alone; lists may be empty, and may name a node twice.",
-        "A rank has no more seeds than there are nodes, of which there are fewer than 2^31.",
+        "A rank has no more seeds than there are nodes.",
         "A rank may own no nodes and have an empty `local_adj_col`; nodes need not divide evenly among ranks.",
     ),
 )

@@ -140,6 +140,6 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Every rank sends T rows and receives T.",
-        "T, the F features and the h elements of a row are at least 1 and may be odd; all are equal on all ranks.",
+        "T, the F features and the h elements of a row may be odd; all are equal on all ranks.",
     ),
 )

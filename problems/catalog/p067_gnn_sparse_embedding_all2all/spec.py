@@ -154,6 +154,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "All ranks have the same number of pairs, which may be 0.",
         "`num_nodes` is a multiple of the world size, and at most 2^40 times the world size.",
-        "Rows have at least one element, and any number of them, the same on all ranks.",
+        "Rows have the same number of elements on all ranks, which may be odd.",
     ),
 )

@@ -194,7 +194,7 @@ PROBLEM = Problem(
         "`pg` is None, the world group.",
         "Numbers in `values` are below a million, and none is negative.",
         "`weights` and `stride_per_key` are None, `stagger` is 1.",
-        "Every rank has as many samples, at least one, and as many values, perhaps none.",
-        "Every rank owns a feature at least, and any number of them; `key_splits` is the same on all ranks.",
+        "Every rank has as many samples, and as many values, perhaps none.",
+        "Every rank owns a feature at least; `key_splits` is the same on all ranks.",
     ),
 )
