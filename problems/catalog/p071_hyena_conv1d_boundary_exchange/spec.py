@@ -165,10 +165,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values of `x` are at most 1e11 in size, those of `weight` 2e8; what is not zero is 1e-21 at least.",
         "`group` is None, the world group.",
         "Filters have 2 to 19 taps, and at most one more than a chunk has positions.",
-        "Chunks have at least 18 positions; batch and channels are at least 1, and all three may be odd.",
+        "Batch entries, channels and the positions of a chunk may be odd in number.",
         "All ranks have tensors of the same shapes, and so an even number of positions each.",
     ),
 )

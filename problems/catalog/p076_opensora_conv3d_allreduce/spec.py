@@ -174,7 +174,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values of `input` are at most 1e11 in size, of `weight` 1e7, of `bias` 1e15; if not zero, 1e-25 at least.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
         "`stride` is 1 or 2, `padding` 0 or 1 and `dilation` 1 or 2, for all axes. Two at least are as in timed calls.",

@@ -141,10 +141,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values of `x` are at most 1e17 in size, of `weight` 1e7, of `bias` 2e15; what is not zero is 1e-25 at least.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
-        "Strips of the result have two rows at least, and all ranks' have the same number of them.",
+        "All ranks' strips of the result have the same number of rows, two at least.",
         "C is 32, 320 or 1280, and B and w are those of the size.",
         "The kernel is 3 x 3.",
         "`stride` is 1 or 2, `padding` is 1, and strips have as many rows and columns as `stride` divides.",
