@@ -167,8 +167,8 @@ PROBLEM = Problem(
         "Logits divided by the temperature lie between -40 and 40, so their exponentials are float32 numbers.",
         "Of the sum of all exponentials, those of a prototype make up 1e-34 at least.",
         "`n_iterations` is from 1 to 10, and `teacher_temp` lies between 0.04 and 0.07.",
-        "Where a prototype makes up less than 1e-20 of the sum, `n_iterations` is at most 3.",
-        "Every rank has as many samples b, at least one, and there are at least two prototypes, of any number K.",
-        "`n_masked_patches_tensor` lies between 0 and b, and is above 0 on one rank at least.",
+        "Where a prototype makes up less than 1e-16 of the sum, `n_iterations` is at most 3.",
+        "Every rank has as many samples b; b and the number of prototypes K may be odd.",
+        "`n_masked_patches_tensor` is 0 on one rank at most, and elsewhere from half of b, rounded down, to b.",
     ),
 )

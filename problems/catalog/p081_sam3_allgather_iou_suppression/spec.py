@@ -227,12 +227,12 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
-        "Mask logits and scores are finite.",
+        "Mask logits and scores are at most 1e32 in size.",
         "There is an object; a rank may have none.",
         "All ranks together have at most 512 objects, or 80 per rank where that is more.",
         "All masks of a call have 48 x 48, 53 x 37, 256 x 256 or 288 x 288 pixels.",
         "`last_occluded` lies between -1 and 2^32 and is the same on all ranks.",
-        "`iou_threshold` is above 0 and at most 1; an IoU may be the same float32 number.",
+        "`iou_threshold` lies between 1e-9 and 1; an IoU may be the same float32 number.",
     ),
     axes=(
         Axis(

@@ -226,10 +226,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`x` is contiguous.",
-        "Values are finite, and the sum of their squares is a float32 number.",
+        "The norm of the whole matrix is 0, or from 1e-25 to 1e13.",
         "Singular values are spread as in normal values; one may be up to 16 times as large as all others together.",
         "`group` is the world group.",
-        "Every rank has a part of the same extents, which may be any numbers.",
+        "Every rank has a part of the same extents, which may be odd.",
         "`partition_dim` is 0 or 1, and `coefficient_type` one of the four.",
         f"`steps` is a multiple of the number of coefficients of its type, from 1 to {_MOST_STEPS}.",
     ),
