@@ -46,10 +46,3 @@ def with_a_zero_field(regime: Regime, *, row: str = "the first row of each") -> 
         words=f"{regime.words}, and of several fields the first or the last may be zero, or {row}",
         settings={**regime.settings, "zero_field": Among(options=("first", "last", "row", "none"))},
     )
-
-
-FINITE = "Values are finite, and so is the sum of the sizes of all values of {} in float32."
-"""An invariant, of a field."""
-
-ANY_SIZES = "A batch has at least one field, and fields of one batch may be of very different sizes."
-"""An invariant."""

@@ -188,24 +188,24 @@ _INVARIANTS = (
     "Tensors are contiguous.",
     "`tp_group` is None, the world group.",
     f"`top_k` is None or from 1 to 10, and `top_p` is 1 or a number from {LEAST_P} to {MOST_P}.",
-    "The largest logit of a token is between -200 and 200; others may be far lower, down to minus infinity.",
+    "The largest logit of a token is between -195 and 195; others may be lower, to about -1e32, or minus infinity.",
     "No logit is NaN, and at least 16 of a token are finite.",
-    "Where nothing is filtered (`top_k` is None and `top_p` is 1), all logits are finite.",
+    "Where nothing is filtered (`top_k` is None and `top_p` is 1), logits are at most 35 below a token's largest.",
     "Where `top_p` is below 1, it leaves at most 256 words of a token.",
-    "Cumulative probabilities keep away from 1 - `top_p`, so that rounding decides nothing.",
+    "Cumulative probabilities keep 0.009 away from 1 - `top_p`, or 9 % of it or of `top_p` where that is less.",
     "Where `top_p` removes something, equal logits stay or go together.",
     "Equal logits at the `top_k`-th largest may be any number, up to the whole vocabulary; 0.0 and -0.0 are equal.",
-    "Every rank has as many words, and the number of ranks divides the tokens. B is 1 or 2.",
 )
 INVARIANTS = (
     *_INVARIANTS,
+    "Every rank has as many words, and the number of ranks divides the tokens. B is 1 or 2.",
     "The vocabulary has 256, 32,000 or 128,256 words, or a multiple of 8 from 264 to 400 on each rank.",
 )
 """Of the problem that goes through all tokens at once."""
 CHUNKED_INVARIANTS = (
     *_INVARIANTS,
-    "The vocabulary has 17 words at least, and any number of them on a rank.",
-    "`chunk_size` is at least 0, and the number of ranks divides the tokens of every chunk.",
+    "Every rank has as many words, perhaps an odd number, and the number of ranks divides the tokens. B is 1 or 2.",
+    "`chunk_size` is 0 to 2 S + W, and the number of ranks divides the tokens of every chunk.",
 )
 CHUNK_OF_LOGITS = Hop(
     source="every rank",
@@ -214,8 +214,8 @@ CHUNK_OF_LOGITS = Hop(
     pattern=Communication.ALL_TO_ALL,
 )
 MARGIN_NOTE = (
-    "Cumulative probabilities keep a distance from the top-p threshold, so that rounding decides nothing: 0.01, or a "
-    "tenth of 1 - top_p or of top_p where that is less."
+    "Cumulative probabilities keep a distance from the top-p threshold, so that rounding decides nothing: 0.009, "
+    "or 9 % of 1 - top_p or of top_p where that is less."
 )
 CHUNK_NOTES = (
     "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",

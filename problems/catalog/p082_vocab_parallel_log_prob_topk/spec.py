@@ -81,20 +81,7 @@ PROBLEM = Problem(
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
     regimes=(*filters.REGIMES, filters.NUCLEUS_OF_A_SHARD, filters.OTHER_TOKENS),
-    invariants=(
-        "Tensors are contiguous.",
-        "`tp_group` is None, the world group.",
-        f"`top_k` is None or from 1 to 10, and `top_p` is 1 or a number from {filters.LEAST_P} to {filters.MOST_P}.",
-        "The largest logit of a token is between -195 and 195; others may be lower, to about -1e32, or minus infinity.",
-        "No logit is NaN, and at least 16 of a token are finite.",
-        "Where nothing is filtered (`top_k` is None and `top_p` is 1), logits are at most 35 below a token's largest.",
-        "Where `top_p` is below 1, it leaves at most 256 words of a token.",
-        "Cumulative probabilities keep 0.009 away from 1 - `top_p`, or 9 % of it or of `top_p` where that is less.",
-        "Where `top_p` removes something, equal logits stay or go together.",
-        "Equal logits at the `top_k`-th largest may be any number, up to the whole vocabulary; 0.0 and -0.0 are equal.",
-        "Every rank has as many words, and the number of ranks divides the tokens. B is 1 or 2.",
-        "The vocabulary has 256, 32,000 or 128,256 words, or a multiple of 8 from 264 to 400 on each rank.",
-    ),
+    invariants=filters.INVARIANTS,
     axes=(
         Axis(
             name="sequence length",
