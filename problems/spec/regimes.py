@@ -44,7 +44,7 @@ ONE_RANK_HAS_VALUES = Regime(
 )
 SPECIAL_VALUES = Regime(
     name="special_values",
-    words="some values are NaN, infinite, subnormal or negative zero",
+    words="some values are torch.nan, infinite, subnormal or negative zero",
     settings={"values": "special"},
     narrow="clears_what_is_not_finite",
 )
