@@ -151,8 +151,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "The three tensors are contiguous.",
-        "The low rank is at least 3 and `N` at least 129. Both may be odd, and equal on all ranks.",
-        "Values are finite.",
+        "The low rank and `N` may be odd, and are the same on all ranks.",
+        "Values are at most 5e17 in size, and nonzero ones at least 1e-24.",
         "`group` is None, the world group.",
     ),
 )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import moe_layer_spec as moe
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Whole
 from problems.spec.schema import Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -67,12 +68,12 @@ PROBLEM = Problem(
         replace(moe.MORE_CHOICES, words="top_k is 3 to 7", settings={"top_k": Whole(low=3, high=7)}),
     ),
     invariants=(
-        *moe.INVARIANTS,
+        *limits.MOE_LAYER,
         "All floating-point tensors are in bfloat16.",
         "`num_experts` is 8, 16 or 24, and so a multiple of the number of ranks.",
         "`top_k` is from 1 to 7, or all of `num_experts`.",
         "`gate_bias` may be None, and any of the three projections may have no bias.",
-        "M is free from 1 on: it need not be a multiple of anything.",
+        "M need not be a multiple of anything.",
         "N is a multiple of 256, and the inner size of the networks is a multiple of 64.",
     ),
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec import limits_of_layers as limits
 from problems.spec.collectives import ALIKE_MATRICES
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
@@ -117,7 +118,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`x` is a contiguous matrix, of the same shape on all ranks.",
-        "Both extents are free from 1 on: neither is a multiple of anything.",
+        "Neither extent need be a multiple of anything.",
+        limits.COPIED,
         "`group` is None, the world group.",
     ),
     dtypes=ALL_DTYPES,

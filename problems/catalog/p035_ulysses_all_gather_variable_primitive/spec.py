@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
@@ -178,8 +179,9 @@ PROBLEM = Problem(
         "`x` is a contiguous matrix.",
         "`gather_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
-        "Lengths along `gather_dim` are free and may be zero, but they are not zero on all ranks.",
-        "The extent across `gather_dim` is the same on all ranks, and free from 1 on.",
+        "Lengths along `gather_dim` may be zero, but they are not zero on all ranks.",
+        "The extent across `gather_dim` is the same on all ranks, and may be odd.",
+        limits.COPIED,
     ),
     dtypes=ALL_DTYPES,
 )

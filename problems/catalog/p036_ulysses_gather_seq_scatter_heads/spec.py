@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
@@ -190,11 +191,11 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
-        "`seq_dim` and `head_dim` are never negative.",
+        "`seq_dim` and `head_dim` are two different ones of 0, 1 and 2.",
         "`group` is None, the world group.",
         "`x` has the same shape on all ranks.",
-        "The batch and the number of a rank's positions are free from 1 on.",
+        limits.COPIED,
         "The number of heads is a multiple of the number of ranks, and the size of a head is a multiple of 8.",
-        "`unpadded_dim_size` is at most the number of all positions.",
+        "`unpadded_dim_size` is from 0 to the number of all positions.",
     ),
 )

@@ -1,5 +1,6 @@
 """From a split over heads to a split over positions, described."""
 
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
@@ -176,9 +177,9 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
-        "`seq_dim` and `head_dim` are never negative.",
+        "`seq_dim` and `head_dim` are two different ones of 0, 1 and 2.",
         "`x` has the same shape on all ranks.",
-        "The batch, the number of positions and the number of a rank's heads are free from 1 on.",
+        limits.COPIED,
         "The size of a head is a multiple of 8.",
         "`group` is None, the world group.",
     ),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
@@ -175,8 +176,8 @@ PROBLEM = Problem(
         "`seq_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
         "`qkv_tensor` has the same shape on all ranks.",
-        "The batch and the number of a rank's positions are free from 1 on.",
-        "P is a multiple of the number of ranks, and may be any of them.",
-        "`unpadded_dim_size` is at most the number of all positions.",
+        limits.COPIED,
+        "P is a multiple of the number of ranks, an odd one too.",
+        "`unpadded_dim_size` is None, or from 0 to the number of all positions.",
     ),
 )
