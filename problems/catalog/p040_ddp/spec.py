@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.families.zero_step_spec import STALE_COPIES
+from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent
 from problems.spec.schema import (
     Argument,
@@ -154,8 +155,11 @@ PROBLEM = Problem(
         mlp.no_learning(*mlp.SHAPES),
     ),
     invariants=(
-        *mlp.INVARIANTS,
-        "`d_out` is at least 13 and may be odd, as may the number of parameters.",
+        *limits.step_of_network(
+            values="Values are at most 2e16 in size. Nonzero second moments are at least 1e-40, and other nonzero "
+            "elements at least 1e-28."
+        ),
+        "`d_out` may be odd, as may the number of parameters.",
         "All ranks have tensors of the same shapes.",
     ),
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.families import zero_step_spec as zero
+from problems.spec import limits_of_layers as limits
 from problems.spec.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -79,5 +80,8 @@ PROBLEM = Problem(
         ),
     ),
     regimes=zero.regimes(weights=WEIGHTS, others=TOLERANCE),
-    invariants=(*mlp.INVARIANTS, *mlp.IN_PARTS),
+    invariants=(
+        *limits.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
+        *mlp.IN_PARTS,
+    ),
 )

@@ -194,8 +194,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`flat_grad` is a contiguous vector in bfloat16, of the same length on all ranks.",
-        "Values are at most 1e30 in size.",
-        "The length of `flat_grad` is free from 1 on.",
-        "`block_size` is from 3 to 2048, no multiple of anything, and may exceed the length.",
+        "Values are at most 2e10 in size, and nonzero ones at least 1e-20.",
+        "`block_size` is from 3 to 2048. It need not be a multiple of anything, and may exceed the length.",
     ),
 )

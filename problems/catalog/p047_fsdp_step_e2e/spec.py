@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
+from problems.spec import limits_of_layers as limits
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -151,8 +152,8 @@ PROBLEM = Problem(
         mlp.no_learning("flat_param_shard", narrow="usual_numbers"),
     ),
     invariants=(
-        *mlp.INVARIANTS,
+        *limits.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
         *mlp.IN_PARTS,
-        "`weight_decay` is not negative, and `lr` times `weight_decay` is at most 1.",
+        "`weight_decay` is 0 or from 2 to 130, and `lr` times `weight_decay` is at most 0.84.",
     ),
 )

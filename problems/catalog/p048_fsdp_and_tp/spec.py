@@ -209,7 +209,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and have the same shapes on all ranks.",
-        "Values are finite.",
+        "Values are at most 2e9 in size, and nonzero ones at least 1e-20.",
         "`n_tp` x `n_fsdp` is the world size, and either of them may be 1.",
         "D and D_ff are those of the sizes, whatever `n_tp` is. The number of samples may be another.",
         "On 2, 4 or 8 ranks each extent of a tensor is a multiple of 16.",
