@@ -178,9 +178,9 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
-        "Features have unit length, and every rank has as many.",
-        "A rank may hold any number of pairs from one on, prime numbers too. Their length D is a multiple of 64.",
-        "`logit_scale` lies between 1 and 500, and `logit_bias` between -20 and 10.",
-        "The loss is 3e-4 at the least, so that a sum in float32 holds it beside the logits of matches.",
+        "Features have unit length, and their nonzero elements are at least 1e-12 in size. Every rank has as many.",
+        "The number of a rank's pairs may be prime. The length D of features is a multiple of 64.",
+        "`logit_scale` lies between 1 and 500, and `logit_bias` between -17 and 10.",
+        "The loss lies between 3.7e-4 and 2e7. So a sum in float32 holds it beside the logits of matches.",
     ),
 )
