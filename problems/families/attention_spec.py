@@ -160,19 +160,13 @@ OTHER_SHAPE = Regime(
 )
 
 
-def scale_up_to(factor: float) -> str:
-    """An invariant: what `softmax_scale` may be."""
-    return f"`softmax_scale` is None, or from a hundredth of the default to {factor:g} times that."
+SCORES = "Scores lie between -980 and 980."
+"""An invariant: up to 760 or 950 is added to usual scores, at up to 1.25 times the default scale."""
 
 
-FINITE = "Values are finite, and so are sums of the sizes of a head's values over all positions in float32."
-"""An invariant: sums may be divided after they are taken."""
-
-MERGED = "Keys of one rank that together weigh less than 1e-5 decide no result."
-"""An invariant: beside values so large that it would, merged results cancel."""
-
-SCORES = "Scores lie between -1000 and 1000."
-"""An invariant: masks and first maxima may be numbers beyond."""
+def softmax_scale(most: float) -> str:
+    """What `softmax_scale` may be: the default, near it, up to `most` times that, or flat."""
+    return f"`softmax_scale` is None, a hundredth of the default, or 0.75 to {most:g} times the default."
 
 
 def least_exchange(ranks: int, *, by_keys: int = 2, by_queries: int = 2) -> float:

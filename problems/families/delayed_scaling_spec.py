@@ -16,9 +16,10 @@ from problems.spec.schema import Dims, Regime, Tolerance
 
 INVARIANTS = (
     "Tensors are contiguous, and have the same shapes on all ranks.",
-    "Values are at most 1e30 in size, and so are all magnitudes in the history.",
-    "The history has 16 entries, none of them negative. All may be zero, and one may be far above all magnitudes.",
-    "P is any whole number from 1 on: it need not be even, nor a multiple of 16.",
+    "Values are at most 2e9 in size, and magnitudes in the history at most 2e14. Nonzero ones are at least 1e-39.",
+    "The history has 16 entries, none of them negative. All may be zero.",
+    "One entry of the history may be up to 132,000 times the largest magnitude.",
+    "P need not be even, nor a multiple of 16.",
 )
 
 

@@ -217,29 +217,37 @@ REGIMES = (
     *NUMBERS_OF_ADAM,
 )
 """What a step of this network with Adam has besides `no_learning`; programs of `variants.py` are right but for some."""
-INVARIANTS_OF_ADAM = (
-    "Tensors are contiguous.",
-    "All tensors are in bfloat16.",
-    "Values are finite.",
+_CHOICES_OF_ADAM = (
     "Second moments are not negative.",
-    "`beta1` and `beta2` lie from 0 to below 1.",
-    "`eps` is at least 1e-14, and `lr` is not negative.",
+    "`beta1` is from 0 to 0.9, and `beta2` is 0 or from 0.85 to 0.9999.",
+    "Where `beta2` is 0, `beta1` is at most 0.6.",
     "`step` is from 1 to 10,000,000.",
-    "`beta1` is at most 0.9 and `beta2` at most 0.9999.",
 )
-"""What every step of Adam here keeps to, whatever it updates."""
-INVARIANTS = (
-    *INVARIANTS_OF_ADAM,
-    "No element of `X_local` is above 65,504 in size.",
-    "All ranks have equally many samples, at least 8; their number may be odd.",
-    "`d_in` is at least 15 and `hidden` at least 31; both may be odd.",
-)
-"""Of a step of the network, beside what holds for `d_out` and the number of parameters."""
 IN_PARTS = (
     "`d_out` is a multiple of 16.",
     "The number of parameters is a multiple of the number of ranks.",
 )
 """Invariants where every rank owns an equal part of the parameters."""
+
+
+def step_of_adam(*, values: str, eps: str, lr: str) -> tuple[str, ...]:
+    """What every step of Adam keeps to, where `values` says how large tensors are, and the others give two ranges."""
+    return (
+        "Tensors are contiguous.",
+        "All tensors are in bfloat16.",
+        values,
+        *_CHOICES_OF_ADAM,
+        f"`eps` is {eps}, and `lr` is 0 or {lr}.",
+    )
+
+
+def step_of_network(*, values: str) -> tuple[str, ...]:
+    """The same for a step of the two-layer network, beside what holds for `d_out` and the number of parameters."""
+    return (
+        *step_of_adam(values=values, eps="from 1e-14 to 2e5", lr="from 0.001 to 0.16"),
+        "No element of `X_local` is above 60 in size.",
+        "All ranks have equally many samples. Their number may be odd, and so may `d_in` and `hidden`.",
+    )
 
 
 def no_learning(*outputs: str, narrow: str = "eleven_bit_wire") -> Regime:

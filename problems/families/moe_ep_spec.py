@@ -25,8 +25,8 @@ SEVERAL_CHOICES = replace(
 
 INVARIANTS = (
     *moe.INVARIANTS,
-    "Any number of tokens is legal, prime numbers too, and one expert may take all tokens of all ranks.",
+    "The number of tokens may be prime, and one expert may take all tokens of all ranks.",
     "The hidden size N is a multiple of 256, and the inner size a multiple of 64.",
     "`gate_bias` may be None. Each of the three modules has a bias or none, alike on all ranks.",
-    "`top_k` lies between 1 and `num_experts`.",
+    "`top_k` is from 1 to 7, or all of `num_experts`.",
 )

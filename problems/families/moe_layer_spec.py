@@ -272,11 +272,13 @@ MORE_CHOICES = Regime(
 
 INVARIANTS = (
     "Tensors are contiguous, and ask for no gradient.",
-    "Values are finite. What goes into `down_proj` is at most 1e15 in size, and what comes out at most 1e18.",
-    "Gates below -24 count for nothing: no result depends on what passes SiLU there.",
+    "Elements are at most 2e22 in size, and nonzero ones at least 1e-26.",
+    "What `gate_proj` makes is at most 2e6 in size, and what `up_proj` makes at most 4e15.",
+    "What goes into `down_proj` is at most 1e14 in size, and what comes out at most 2e17.",
+    "Gates below -22 count for nothing: no result depends on what passes SiLU there.",
     "`group` is None.",
     "The router is the same on all ranks, and no choice of experts is a close one.",
-    "The router's logits are at most 1,000 in size.",
+    "The router's logits lie between -530 and 910.",
     "No result depends on choices whose probability is below 1e-5.",
     "All ranks hold as many tokens, but one may hold none.",
     "The networks of all ranks have the same shapes.",

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import moe_layer_spec as moe
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Extent, Whole
 from problems.spec.schema import Problem, Regime, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -74,7 +73,7 @@ PROBLEM = Problem(
         replace(moe.MORE_CHOICES, words="top_k is 3 to 7", settings={"top_k": Whole(low=3, high=7)}),
     ),
     invariants=(
-        *limits.MOE_LAYER,
+        *moe.INVARIANTS,
         "All floating-point tensors are in bfloat16.",
         "`num_experts` is 8, 16 or 24, and so a multiple of the number of ranks.",
         "`top_k` is from 1 to 7, or all of `num_experts`.",

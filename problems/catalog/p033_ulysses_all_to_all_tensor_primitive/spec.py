@@ -1,8 +1,7 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, beyond_16_bits
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_SIZES, COPIED_VALUES, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -135,7 +134,7 @@ PROBLEM = Problem(
         "`x` is a contiguous matrix, of the same shape on all ranks.",
         "`scatter_dim` and `gather_dim` are 0 or 1, never negative.",
         "Both extents of `x` are multiples of the number of ranks, odd ones too.",
-        limits.COPIED,
+        COPIED_SIZES,
         "`group` is None, the world group.",
     ),
 )

@@ -2,10 +2,17 @@
 
 from dataclasses import replace
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.collectives import ALIKE_MATRICES
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
+from problems.spec.regimes import (
+    ALL_DTYPES,
+    COPIED_SIZES,
+    COPIED_VALUES,
+    MANY,
+    beyond_16_bits,
+    long_extent,
+    other_extents,
+)
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -119,7 +126,7 @@ PROBLEM = Problem(
     invariants=(
         "`x` is a contiguous matrix, of the same shape on all ranks.",
         "Neither extent need be a multiple of anything.",
-        limits.COPIED,
+        COPIED_SIZES,
         "`group` is None, the world group.",
     ),
     dtypes=ALL_DTYPES,

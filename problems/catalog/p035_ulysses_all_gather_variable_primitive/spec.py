@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import ALL_DTYPES, CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
+from problems.spec.regimes import ALL_DTYPES, CANCELLING_VALUES, COPIED_SIZES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -181,7 +180,7 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Lengths along `gather_dim` may be zero, but they are not zero on all ranks.",
         "The extent across `gather_dim` is the same on all ranks, and may be odd.",
-        limits.COPIED,
+        COPIED_SIZES,
     ),
     dtypes=ALL_DTYPES,
 )

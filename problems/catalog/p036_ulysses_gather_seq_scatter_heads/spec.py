@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_SIZES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -194,7 +193,7 @@ PROBLEM = Problem(
         "`seq_dim` and `head_dim` are two different ones of 0, 1 and 2.",
         "`group` is None, the world group.",
         "`x` has the same shape on all ranks.",
-        limits.COPIED,
+        COPIED_SIZES,
         "The number of heads is a multiple of the number of ranks, and the size of a head is a multiple of 8.",
         "`unpadded_dim_size` is from 0 to the number of all positions.",
     ),

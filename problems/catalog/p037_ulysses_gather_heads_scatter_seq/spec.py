@@ -1,8 +1,7 @@
 """From a split over heads to a split over positions, described."""
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_SIZES, COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -179,7 +178,7 @@ PROBLEM = Problem(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
         "`seq_dim` and `head_dim` are two different ones of 0, 1 and 2.",
         "`x` has the same shape on all ranks.",
-        limits.COPIED,
+        COPIED_SIZES,
         "The size of a head is a multiple of 8.",
         "`group` is None, the world group.",
     ),

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import CANCELLING_VALUES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
+from problems.spec.regimes import CANCELLING_VALUES, COPIED_SIZES, COPIED_VALUES, MANY, beyond_16_bits, long_extent
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -176,7 +175,7 @@ PROBLEM = Problem(
         "`seq_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
         "`qkv_tensor` has the same shape on all ranks.",
-        limits.COPIED,
+        COPIED_SIZES,
         "P is a multiple of the number of ranks, an odd one too.",
         "`unpadded_dim_size` is None, or from 0 to the number of all positions.",
     ),

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.families.zero_step_spec import STALE_COPIES
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent
 from problems.spec.schema import (
     Argument,
@@ -155,7 +154,7 @@ PROBLEM = Problem(
         mlp.no_learning(*mlp.SHAPES),
     ),
     invariants=(
-        *limits.step_of_network(
+        *mlp.step_of_network(
             values="Values are at most 2e16 in size. Nonzero second moments are at least 1e-40, and other nonzero "
             "elements at least 1e-28."
         ),

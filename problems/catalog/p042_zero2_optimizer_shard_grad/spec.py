@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.families import zero_step_spec as zero
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -85,7 +84,7 @@ PROBLEM = Problem(
     ),
     regimes=zero.regimes(weights=WEIGHTS, others=TOLERANCE),
     invariants=(
-        *limits.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
+        *mlp.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
         *mlp.IN_PARTS,
     ),
 )

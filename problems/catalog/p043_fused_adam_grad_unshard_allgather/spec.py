@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import ONE_RANK_HAS_VALUES, long_extent, other_extents
 from problems.spec.schema import (
@@ -161,7 +160,7 @@ PROBLEM = Problem(
         replace(long_extent("long_shards", P=Extent(low=33_000, high=70_000), derive=all_parameters), at_large=False),
     ),
     invariants=(
-        *limits.step_of_adam(
+        *mlp.step_of_adam(
             values="Values are at most 2e15 in size, and nonzero ones at least 1e-18.",
             eps="from 1e-14 to 7e6",
             lr="from 1.7e-8 to 1.1e7",

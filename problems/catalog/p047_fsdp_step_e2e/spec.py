@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -152,7 +151,7 @@ PROBLEM = Problem(
         mlp.no_learning("flat_param_shard", narrow="usual_numbers"),
     ),
     invariants=(
-        *limits.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
+        *mlp.step_of_network(values="Values are at most 2e16 in size, and nonzero ones at least 1e-28."),
         *mlp.IN_PARTS,
         "`weight_decay` is 0 or from 2 to 130, and `lr` times `weight_decay` is at most 0.84.",
     ),

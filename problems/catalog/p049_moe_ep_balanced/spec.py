@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -74,5 +73,5 @@ PROBLEM = Problem(
         moe_ep.OTHER_CHOICES,
         replace(moe_ep.SEVERAL_CHOICES, least_world_size=4),
     ),
-    invariants=(*limits.MOE_EP, "`num_experts` is once or twice the number of ranks."),
+    invariants=(*moe_ep.INVARIANTS, "`num_experts` is once or twice the number of ranks."),
 )

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Whole
 from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -75,5 +74,5 @@ PROBLEM = Problem(
             settings={"times_experts": 2, "top_k": Whole(low=3, high=7)},
         ),
     ),
-    invariants=(*limits.MOE_EP, "`num_experts` is twice or four times the number of ranks."),
+    invariants=(*moe_ep.INVARIANTS, "`num_experts` is twice or four times the number of ranks."),
 )

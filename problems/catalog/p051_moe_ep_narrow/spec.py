@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import Cost, Dims, Problem, Regime, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -98,7 +97,7 @@ PROBLEM = Problem(
         replace(moe_ep.SEVERAL_CHOICES, least_world_size=8),
     ),
     invariants=(
-        *limits.MOE_EP,
+        *moe_ep.INVARIANTS,
         "`num_experts` is 1 or 2, or once or twice as many as in timed calls of this size.",
     ),
 )

@@ -1,7 +1,6 @@
 """Reduce-scatter (mean) of FP8-rounded gradients with amax history, described."""
 
 from problems.families import delayed_scaling_spec as delayed_scaling
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -105,5 +104,5 @@ PROBLEM = Problem(
     },
     fewer_bits="The values are 8-bit floats under one scale per rank by definition, and their codes may travel.",
     regimes=(*delayed_scaling.regimes("flat_grads"), *delayed_scaling.other_shards("out_shard")),
-    invariants=limits.DELAYED_SCALING,
+    invariants=delayed_scaling.INVARIANTS,
 )

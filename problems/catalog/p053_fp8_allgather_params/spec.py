@@ -1,7 +1,6 @@
 """All-gather of FP8-rounded parameters with amax history, described."""
 
 from problems.families import delayed_scaling_spec as delayed_scaling
-from problems.spec import limits_of_layers as limits
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -104,5 +103,5 @@ PROBLEM = Problem(
     },
     fewer_bits="The values are 8-bit floats under one scale per rank by definition, and their codes may travel.",
     regimes=(*delayed_scaling.regimes("flat_param_shard"), *delayed_scaling.other_shards("full")),
-    invariants=limits.DELAYED_SCALING,
+    invariants=delayed_scaling.INVARIANTS,
 )

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Real, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, long_extent, of_tensor
 from problems.spec.schema import (
@@ -193,10 +192,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
-        limits.softmax_scale(8),
+        attention.softmax_scale(8),
         "Values are at most 1e14 in size, and nonzero ones at least 1e-17.",
         "Keys of one rank that together weigh less than 2e-7 decide no result.",
-        limits.SCORES,
+        attention.SCORES,
         "`group` is None, the world group.",
         "Neither the number of a rank's positions nor that of heads need be even.",
         "The head size is 32, 64 or 128. There are as many key heads as query heads.",

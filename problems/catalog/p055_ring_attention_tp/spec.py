@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 from problems.families import attention_spec as attention
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
@@ -195,10 +194,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and have the same shapes on all ranks.",
-        limits.softmax_scale(1.25),
+        attention.softmax_scale(1.25),
         "Elements are at most 1e15 in size, those of a head's values at most 1e10, and nonzero ones at least 1e-19.",
         "Keys of one rank that together weigh less than 1e-3 decide no result.",
-        limits.SCORES,
+        attention.SCORES,
         "The hidden size D is `num_heads` times the head size, which is 32, 64 or 128.",
         "The number of a rank's positions need not be even.",
         "Groups are as described: pairs of neighbours, and every second rank.",

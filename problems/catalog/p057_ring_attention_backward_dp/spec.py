@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec import limits_of_layers as limits
 from problems.spec.ranges import Among, Real, Whole
 from problems.spec.regimes import SUMMED_VALUES, ZERO_VALUES, copied_values, long_extent, of_tensor
 from problems.spec.schema import (
@@ -246,11 +245,11 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
-        limits.softmax_scale(1.25),
+        attention.softmax_scale(1.25),
         "Neither the number of a rank's positions nor that of heads need be even.",
         "The head size is 32, 64 or 128. There are as many key heads as query heads.",
         "Values are at most 1e15 in size, and nonzero ones at least 1e-19.",
-        limits.SCORES,
+        attention.SCORES,
         "Weights of single keys below 1e-9 decide no result.",
         "`out` and `softmax_lse` are those of the forward pass.",
         "Groups are as described, and there are two replicas.",
