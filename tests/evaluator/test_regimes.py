@@ -1,5 +1,6 @@
 """Calls in regimes that no timed call has: drawn at secret indices, named in the verdict, judged alone on demand."""
 
+import dataclasses
 import re
 from collections import Counter
 from itertools import combinations
@@ -11,9 +12,10 @@ import pytest
 from evaluator.contract import CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.measure import covering
-from evaluator.host.measure.schedule import check_calls, timed_calls
+from evaluator.host.measure.schedule import check_calls, drawn_regimes, timed_calls
 from problems import registry
 from problems.spec.schema import JOINED_ALLOWANCE, SizeName, UnknownRegime
+from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import job_for, request_for, request_for_text
 
 RIGHT_BUT_FOR_TINY = """
@@ -73,6 +75,16 @@ def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name(s
     for call in calls:
         regime = covering.joined(call).drawn(Random(2))
         assert problem.regime(regime.name) == regime
+
+
+def test_a_check_on_another_number_of_ranks_has_each_regime_and_a_third_of_the_joined_calls():
+    def drawn(settings: JudgeSettings) -> list[str]:
+        return [regime.name for regime in drawn_regimes(job_for(settings, mode=Mode.CHECK))[SizeName.TINY]]
+
+    first, second = drawn(SETTINGS), drawn(dataclasses.replace(SETTINGS, joined_share=1 / 3))
+    for names in (first, second):
+        assert sorted(name.partition(":")[0] for name in names if "+" not in name) == sorted(REGIMES)
+    assert 2 * sum("+" in name for name in second) < sum("+" in name for name in first)
 
 
 def test_elements_may_err_further_in_several_regimes_and_sums_of_errors_may_not():

@@ -28,7 +28,8 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
     random, settings = secrets.SystemRandom(), job.settings
     for size in job.sizes:
         regimes = job.problem.regimes_at(size, job.profile.world_size, job.dtype)
-        count = settings.further_regimes if found else max(settings.joined_regimes, 2 * len(regimes))
+        joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) * settings.joined_share)
+        count = settings.further_regimes if found else joined
         calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
         if not found:
             calls += regimes
