@@ -140,9 +140,9 @@ MANY = Extent(low=65_600, high=70_000)
 """Also more than a grid of thread blocks has in its second dimension."""
 
 COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES, _ALL_BUT_FEW)
+"""For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
 COPIED_SIZES = "Finite values are zero, or from 1e-40 to 1e31 in size. NaN and infinities come too."
 """An invariant: powers of two from -100 to 100, and subnormal numbers."""
-"""For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
 
 CANCELLING_VALUES = Regime(
     name="cancelling_values",
