@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 
 def solution(tensor):
-    scale = tensor.abs().amax(1, keepdim=True).float() / 448
+    scale = tensor.abs().amax(1, keepdim=True).float().clamp(min=1e-30) / 448
     coded = (tensor.float() / scale).to(torch.float8_e4m3fn).float() * scale
     out = coded.clone()
     dist.all_reduce(out)
