@@ -40,19 +40,19 @@ class DeviceBuffer:
         self._number = next(numbers)
 
     def make_room(self, output_bytes: int) -> None:
-        """Make room for outputs of `output_bytes`; where there was some, a quarter more for later calls."""
+        """Make room for outputs of `output_bytes`."""
         if self.outputs.size < output_bytes:
             self.outputs.close()
-            spare = output_bytes // 4 if self._has_outputs else 0
-            self.outputs = _area(output_bytes + spare, device=self._device)
+            self.outputs = _area(room_to_grow(output_bytes, has_grown=self._has_outputs), device=self._device)
             self._number = next(self._numbers)
         self._has_outputs = True
 
     def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
         """Make room for inputs of `input_bytes`; returns their offset, with `reuse` that of the last call."""
-        if self.inputs.size < input_bytes + _SHIFTS * _SHIFT_BYTES:
+        shifts = _SHIFTS * _SHIFT_BYTES
+        if self.inputs.size < input_bytes + shifts:
             self.inputs.close()
-            self.inputs = _area(input_room(input_bytes, has_grown=self._has_inputs), device=self._device)
+            self.inputs = _area(shifts + room_to_grow(input_bytes, has_grown=self._has_inputs), device=self._device)
             self._number = next(self._numbers)
         self._has_inputs = True
         if not reuse:
@@ -75,13 +75,13 @@ class DeviceBuffer:
         self.outputs.close()
 
 
-def input_room(input_bytes: int, *, has_grown: bool) -> int:
-    """Bytes of an area for inputs of `input_bytes`.
+def room_to_grow(needed: int, *, has_grown: bool) -> int:
+    """Bytes for what takes `needed` bytes in one call.
 
-    In most problems all inputs have one length: then room to spare would only take memory from submissions. Where one
+    In most problems all calls need the same: then room to spare would only take memory from submissions. Where one
     call needs more than a call before (`has_grown`), later calls may need more still.
     """
-    return input_bytes + _SHIFTS * _SHIFT_BYTES + (input_bytes // 4 if has_grown else 0)
+    return needed + (needed // 4 if has_grown else 0)
 
 
 def _area(least: int, *, device: torch.device) -> DeviceMemory:

@@ -76,6 +76,7 @@ def test_what_a_rank_reads_is_what_was_drawn(slug: str, buffer: CallBuffer) -> N
         span = tensor.as_strided((flat.numel(),), (1,))
         assert torch.equal(span.view(torch.uint8), flat.view(torch.uint8))
         assert tensor.storage_offset() > 0, "a program that reads from the start of a storage reads something else"
+        assert tensor.data_ptr() % 16 == 0, "pages promise it to programs with vector loads"
     assert call.first_change() == -1
 
 

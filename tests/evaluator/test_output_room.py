@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
-from evaluator.oracle.call_memory import input_room
+from evaluator.oracle.call_memory import room_to_grow
 from evaluator.oracle.oracle_rank import Opened, expected_bytes, in_regime, usual_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
@@ -32,9 +32,7 @@ def first_call(problem: Problem, size: str) -> Call:
     )
 
 
-@pytest.mark.parametrize(
-    "slug", ["gnn_sparse_embedding_all2all", "torchrec_kjt_all2all", "gsplat_3d_gaussian_splatting"]
-)
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems() if problem.lengths_vary])
 def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
     problem = registry.get(slug)
     examiner, first = Examiner(problem), first_call(problem, SizeName.BASE)
@@ -61,8 +59,8 @@ def test_no_call_owes_more_than_the_symbols_of_its_outputs_say(slug):
         )
 
 
-def test_inputs_have_room_to_spare_only_where_their_length_has_changed():
-    """Every input begins at one of 256 offsets of a page; a quarter more is for the next, longer draw."""
+def test_there_is_room_to_spare_only_where_a_length_has_changed():
+    """A quarter more is for the next, longer draw; elsewhere it would take memory from submissions."""
     gigabytes = 11 * 10**9
-    assert input_room(gigabytes, has_grown=False) == gigabytes + 256 * 4096
-    assert input_room(gigabytes, has_grown=True) == gigabytes + 256 * 4096 + gigabytes // 4
+    assert room_to_grow(gigabytes, has_grown=False) == gigabytes
+    assert room_to_grow(gigabytes, has_grown=True) == gigabytes + gigabytes // 4

@@ -251,7 +251,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and `psi` is coalesced.",
-        "Values are finite.",
+        "Values are zero, or from 1e-19 to 2e8 in size.",
         "`azimuth_group` and `polar_group` are those of the process grid, never None.",
         "`bias` is a tensor.",
         "`nlon_out` is `nlon_in`, and all ranks have tensors of the same shapes, but for the entries of `psi`.",

@@ -309,10 +309,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Latents are zero, or from 1e-22 to 1e11 in size.",
         "`group` is None, the world group.",
         "Overlaps are whole numbers of latents, and so are strides.",
-        "Overlap factors are eighths from 0 to 6/8, and every stride is at least one latent.",
+        "Overlap factors are 0, 1/4, 1/2 or 3/4, and every stride is at least one latent.",
         "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size, and so is C.",
         "All ranks' latents have one shape: B and all extents are at least 1, and may be less than a tile's.",
     ),
