@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.mlp_step_rounding import PIECE
 from problems.families.rank_parts import all_gathered
 
 
@@ -20,12 +21,20 @@ def backward(
     X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, *, passes_at_zero: bool = False
 ) -> Tensor:
     """The flat gradient of the rank's loss, by hand; `passes_at_zero` takes the derivative of relu at 0 for 1."""
-    before = torch.addmm(b1, X, W1.T)
+    before = torch.addmm(b1, X, W1.T) if X.shape[1] <= PIECE else product(X, W1.T) + b1
     hidden = before.relu()
-    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
-    from_hidden = (from_output @ W2) * (before >= 0 if passes_at_zero else before > 0)
-    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+    from_output = (product(hidden, W2.T) + b2 - y) * (2 / y.numel())
+    from_hidden = product(from_output, W2) * (before >= 0 if passes_at_zero else before > 0)
+    parts = [product(from_hidden.T, X), from_hidden.sum(0), product(from_output.T, hidden), from_output.sum(0)]
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """`left` @ `right` as libraries for GPUs sum long products: in pieces, with each sum of pieces rounded."""
+    total, *pieces = map(torch.matmul, left.split(PIECE, dim=1), right.split(PIECE))
+    for piece in pieces:
+        total += piece
+    return total
 
 
 def cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:

@@ -16,12 +16,18 @@ from problems.families import mlp_step
 from problems.inputs.values import Call
 from problems.spec.schema import Output
 
+PIECE = 256
+"""Longer products may be summed in pieces, as libraries for GPUs do, each piece and each sum of them rounded."""
+_ROUNDINGS = 4.0
+"""So many of these roundings count, each as large as that of the whole product."""
 _UNIT = 2.0**-9
 """The largest error of rounding to bfloat16, as a part of the number; taken for the standard deviation of errors."""
 _REACH = 6.0
 """So many standard deviations of a gradient count as within its rounding."""
 _UNSURE = 0.5
 """Only an element that rounding can carry through this part of its limit has room for it."""
+_OF_ALL = 10.0
+"""Nor has it a limit above so many times that of all elements together, which few of them can reach."""
 _MOST_PARAMETERS = 10_000_000
 """Larger networks have room for extreme elements anyway."""
 
@@ -69,7 +75,10 @@ def compare(
 def nearer(output: Output, actual: Tensor, expected: Tensor, room: Tensor) -> Tensor:
     """`actual`, of which elements that rounding can carry far are nearer to `expected` by their `room`."""
     tolerance, wide = output.tolerance, actual.double()
-    allowed = tolerance.atol * expected.square().mean().sqrt() + tolerance.rtol * expected.abs()
+    size = expected.square().mean().sqrt()
+    allowed = tolerance.atol * size + tolerance.rtol * expected.abs()
+    if tolerance.rms is not None:
+        allowed = allowed.clamp(max=_OF_ALL * tolerance.rms * size)
     is_unsure = (room > _UNSURE * allowed) & wide.isfinite()
     error = wide - expected
     return torch.where(is_unsure, expected + error.sign() * (error.abs() - room).clamp(min=0.0), wide)
@@ -96,9 +105,10 @@ def _of_rank(weights: list[Tensor], features: Tensor, targets: Tensor) -> tuple[
     before = product + b1
     hidden = before.relu()
     hidden_error = unit * (product.square() + before.square())
-    is_active = before > 0
-    # Rounding can move a unit across the kink of relu; not where nothing is rounded, as where samples are zero.
-    is_near = before.abs() < 4 * hidden_error.sqrt()
+    if features.shape[1] > PIECE:
+        hidden_error += _ROUNDINGS * unit * (features.square() @ w1.square().T)
+    is_active = (before > 0).double()
+    crossed = _crossed(before, hidden_error)
     out = hidden @ w2.T
     error = out + b2 - targets
     out_error = hidden_error @ w2.square().T + unit * (out.square() + (out + b2).square() + error.square())
@@ -107,7 +117,7 @@ def _of_rank(weights: list[Tensor], features: Tensor, targets: Tensor) -> tuple[
     through = from_output @ w2
     from_hidden = through * is_active
     through_error = from_output_error @ w2.square() + unit * through.square()
-    from_hidden_error = through_error * (is_active | is_near) + through.square() * is_near
+    from_hidden_error = through_error * torch.maximum(is_active, crossed) + through.square() * crossed
     gradients = (from_hidden.T @ features, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0))
     variances = (
         from_hidden_error.T @ features.square(),
@@ -116,3 +126,8 @@ def _of_rank(weights: list[Tensor], features: Tensor, targets: Tensor) -> tuple[
         from_output_error.sum(0),
     )
     return mlp_step.flat(list(gradients)), mlp_step.flat(list(variances))
+
+
+def _crossed(before: Tensor, variance: Tensor) -> Tensor:
+    """How likely rounding moves what goes into relu across its kink; never where nothing is rounded, as in zeros."""
+    return torch.erfc(before.abs() / (2 * variance).sqrt()).where(variance > 0, 0.0) / 2
