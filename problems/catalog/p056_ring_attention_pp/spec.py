@@ -80,6 +80,13 @@ _OF_FEW_POSITIONS = Tolerance(
     "the few elements of single positions, in one call of 150 beyond what others may.",
 )
 
+_OF_WIDE_HEADS = replace(
+    _OF_FEW_POSITIONS,
+    rms=0.04,
+    calibration="2026-11-30, CPU, torch 2.13, gloo, 2 and 4 ranks, 800 calls that are not causal: the reference erred by "
+    "up to 0.0178 rms, in more than ten of them beyond 0.0079. Few keys of sharp heads of 128 channels decide.",
+)
+
 PROBLEM = Problem(
     number=56,
     slug="ring_attention_pp",
@@ -180,7 +187,7 @@ PROBLEM = Problem(
             replace(regime(Whole(low=2, high=5), _of_heads), tolerances={"stage_output": _OF_FEW_POSITIONS})
             for regime in (attention.other_length, attention.one_position)
         ),
-        attention.wide_heads(partial(_of_heads, size=128)),
+        replace(attention.wide_heads(partial(_of_heads, size=128)), tolerances={"stage_output": _OF_WIDE_HEADS}),
         attention.many_heads(partial(_of_heads, size=32)),
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
