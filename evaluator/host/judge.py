@@ -160,7 +160,9 @@ class Judge:
             if self._cross_judge is None or self._cross_judge.quarantine:
                 self._close_cross_judge()
                 # Four ranks share the processors of two, and what pairs of regimes show has mostly been seen.
-                settings = dataclasses.replace(self.settings, profile=name, cross_check=False, joined_share=1 / 3)
+                settings = dataclasses.replace(
+                    self.settings, profile=name, cross_check=False, joined_share=1 / 3, records_work=False
+                )
                 self._cross_judge = Judge(settings)
         except EvaluatorError as error:
             return cross_check.unseen(report, world_size=ranks, why=str(error))

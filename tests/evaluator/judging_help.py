@@ -47,12 +47,18 @@ def request_for_text(text: str, *, mode: Mode = Mode.CHECK, problem: str = "allr
     )
 
 
-def job_for(settings: JudgeSettings, *, mode: Mode = Mode.RANKED, backend: Backend = Backend.PYTORCH) -> Job:
+def job_for(
+    settings: JudgeSettings,
+    *,
+    mode: Mode = Mode.RANKED,
+    backend: Backend = Backend.PYTORCH,
+    problem: str = "allreduce",
+) -> Job:
     """A job on a slot with `settings`, for what plans or checks calls without making any."""
     profile = profiles.get(settings.profile)
     confinement = Confinement(level=SandboxLevel.NONE)
     resources = Resources(profile=profile, settings=settings, confinement=confinement, shares=shares_for(profile))
-    request = msgspec.structs.replace(request_for("correct", mode=mode), backend=backend)
+    request = msgspec.structs.replace(request_for("correct", mode=mode, problem=problem), backend=backend)
     return Job(request=request, resources=resources, deadlines=Deadlines(0.0))
 
 

@@ -14,6 +14,7 @@ from evaluator.host import Judge, JudgeSettings
 from evaluator.host.measure import covering
 from evaluator.host.measure.schedule import check_calls, drawn_regimes, timed_calls
 from problems import registry
+from problems.spec.memory import held_bytes
 from problems.spec.schema import JOINED_ALLOWANCE, SizeName, UnknownRegime
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import job_for, request_for, request_for_text
@@ -85,6 +86,17 @@ def test_a_check_on_another_number_of_ranks_has_each_regime_and_a_third_of_the_j
     for names in (first, second):
         assert sorted(name.partition(":")[0] for name in names if "+" not in name) == sorted(REGIMES)
     assert 2 * sum("+" in name for name in second) < sum("+" in name for name in first)
+
+
+def test_joined_calls_of_a_check_on_another_number_of_ranks_hold_little():
+    problem = registry.get("ulysses_gather_seq_scatter_heads")
+
+    def most_held(share: float) -> int:
+        job = job_for(dataclasses.replace(SETTINGS, joined_share=share), mode=Mode.CHECK, problem=problem.slug)
+        joined = [call for _ in range(3) for call in drawn_regimes(job)[SizeName.TINY] if "+" in call.name]
+        return max(held_bytes(problem, problem.dims(SizeName.TINY, 2, call)) for call in joined)
+
+    assert most_held(1 / 3) <= 1_000_000 < most_held(1.0)
 
 
 def test_elements_may_err_further_in_several_regimes_and_sums_of_errors_may_not():

@@ -11,10 +11,14 @@ from evaluator.host.job import Job
 from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Regime
 
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
+
+_FEWER_HOLD = 1_000_000
+"""Where a check makes only a part of the calls in several regimes, none of them holds more bytes on a rank."""
 
 _SOON_BLOCKS = 3
 """Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
@@ -30,12 +34,15 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
         regimes = job.problem.regimes_at(size, job.profile.world_size, job.dtype)
         joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) * settings.joined_share)
         count = settings.further_regimes if found else joined
-        calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
+        calls = [covering.joined(call).drawn(random) for call in covering.covering(regimes, count, random)]
+        if settings.joined_share < 1:
+            dims = [job.problem.dims(size, job.profile.world_size, call) for call in calls]
+            calls = [call for call, own in zip(calls, dims, strict=True) if held_bytes(job.problem, own) <= _FEWER_HOLD]
         if not found:
-            calls += regimes
+            calls += [regime.drawn(random) for regime in regimes]
         elif len(calls) < count:
-            calls += random.sample(regimes, min(count - len(calls), len(regimes)))
-        found[size] = tuple(regime.drawn(random) for regime in random.sample(calls, len(calls)))
+            calls += [one.drawn(random) for one in random.sample(regimes, min(count - len(calls), len(regimes)))]
+        found[size] = tuple(random.sample(calls, len(calls)))
     return found
 
 

@@ -83,8 +83,8 @@ _OF_FEW_POSITIONS = Tolerance(
 _OF_WIDE_HEADS = replace(
     _OF_FEW_POSITIONS,
     rms=0.04,
-    calibration="2026-11-30, CPU, torch 2.13, gloo, 2 and 4 ranks, 800 calls that are not causal: the reference erred by "
-    "up to 0.0178 rms, in more than ten of them beyond 0.0079. Few keys of sharp heads of 128 channels decide.",
+    calibration="2026-11-30, CPU, torch 2.13, gloo, 2 and 4 ranks, 800 calls that are not causal: the reference erred "
+    "by up to 0.0178 rms, in more than ten of them beyond 0.0079. Few keys of sharp heads of 128 channels decide.",
 )
 
 PROBLEM = Problem(
