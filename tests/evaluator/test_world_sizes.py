@@ -41,8 +41,14 @@ def test_program_for_exactly_two_ranks_is_refused_on_four(judge: Judge):
 
 
 def test_right_program_is_right_on_both(judge: Judge):
-    report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
+    seen: list[str] = []
+    report = judge.evaluate(
+        request_for("correct", mode=Mode.RANKED), progress=lambda _stage, detail, *_others: seen.append(detail)
+    )
     assert report.verdict is Verdict.PASSED
+    recorded = [detail for detail in seen if "recording" in detail]
+    assert recorded
+    assert not any(detail.startswith("on 4 ranks") for detail in recorded), "once tells what it does"
     assert report.message.endswith("; correct on 4 ranks too")
     assert report.world_sizes == (2, 4)
     assert [found.message for found in report.findings] == [report.message]

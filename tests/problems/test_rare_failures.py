@@ -105,6 +105,39 @@ def test_steps_have_room_where_gradients_of_ranks_cancel(pools: Pools, regime: s
         assert [found for found in pools.of(2).run(attempt, trial) if not found.passed] == [], program
 
 
+@pytest.mark.parametrize(
+    ("slug", "regime", "key"),
+    [
+        # Products of more than 256 terms, summed in rounded pieces, move units across the kink of relu.
+        (
+            "zero1_optimizer_shard",
+            "huge_gradients+wide_ends",
+            "ef0a84778a78ff9cce2d51c52189c89ef1e8167c46e7f038684c491b7112835d",
+        ),
+        (
+            "zero1_optimizer_shard",
+            "huge_gradients+wide_ends",
+            "5093e190d5f0564677aca0e52f49d987871fd0a2780e5d55cdbbd59120f88a9d",
+        ),
+        # Few keys of a sharp head decide, after the rounding of the first stage.
+        (
+            "ring_attention_pp",
+            "wide_heads:S_local=198,heads_local=1+not_causal",
+            "47e79c6d6aa28c4f96fda91ea2cc777592b92fcaea68187a4655994025412718",
+        ),
+        (
+            "ring_attention_pp",
+            "wide_heads:S_local=198,heads_local=1+not_causal",
+            "f1d299e16fad140892d9ac50361c0e29212b038429cd5916d148a3f208e02204",
+        ),
+    ],
+)
+def test_what_was_refused_in_two_regimes_at_once_has_room(pools: Pools, slug: str, regime: str, key: str):
+    for program in honest_programs(load(slug)):
+        trial = Trial(slug=slug, program=program, key=bytes.fromhex(key), index=0, regime=regime)
+        assert [found for found in pools.of(2).run(attempt, trial) if not found.passed] == [], program
+
+
 def _near_a_bound(ranks: Ranks, slug: str, size: SizeName) -> list[tuple[int, int, Margin]]:
     """Call, rank and margin of whatever used more than MOST of a bound."""
     key = hashlib.sha256(f"{slug}/{size}/many calls".encode()).digest()

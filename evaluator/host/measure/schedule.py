@@ -1,6 +1,5 @@
 """How many calls an evaluation makes, of which kinds and where: fixed counts in a secret order."""
 
-import itertools
 import math
 import secrets
 from collections.abc import Iterator, Sequence
@@ -34,16 +33,20 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
         regimes = job.problem.regimes_at(size, job.profile.world_size, job.dtype)
         joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) * settings.joined_share)
         count = settings.further_regimes if found else joined
-        calls = [covering.joined(call).drawn(random) for call in covering.covering(regimes, count, random)]
-        if settings.joined_share < 1:
-            dims = [job.problem.dims(size, job.profile.world_size, call) for call in calls]
-            calls = [call for call, own in zip(calls, dims, strict=True) if held_bytes(job.problem, own) <= _FEWER_HOLD]
+        calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
         if not found:
-            calls += [regime.drawn(random) for regime in regimes]
+            calls += regimes
         elif len(calls) < count:
-            calls += [one.drawn(random) for one in random.sample(regimes, min(count - len(calls), len(regimes)))]
-        found[size] = tuple(random.sample(calls, len(calls)))
+            calls += random.sample(regimes, min(count - len(calls), len(regimes)))
+        drawn = [regime.drawn(random) for regime in random.sample(calls, len(calls))]
+        if settings.joined_share < 1:
+            drawn = [call for call in drawn if not call.parts or _held(call, size, job) <= _FEWER_HOLD]
+        found[size] = tuple(drawn)
     return found
+
+
+def _held(regime: Regime, size: str, job: Job) -> int:
+    return held_bytes(job.problem, job.problem.dims(size, job.profile.world_size, regime))
 
 
 def check_kinds(count: int, *, job: Job) -> list[CallKind]:
@@ -62,15 +65,14 @@ def check_calls(count: int, *, regimes: Sequence[Regime], job: Job) -> list[tupl
     output would be correct. A skewed call may end with other inputs, which a cache of the last ones would then hold.
     """
     first, *rest = [(kind, None) for kind in check_kinds(count, job=job)]
-    mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
-    while True:
-        secrets.SystemRandom().shuffle(mixed)
-        planned = [first, *mixed]
-        if not any(
-            kind is CallKind.NEAR and before is not CallKind.PLAIN
-            for (before, _), (kind, _) in itertools.pairwise(planned)
-        ):
-            return planned
+    near = [call for call in rest if call[0] is CallKind.NEAR]
+    mixed = [*(call for call in rest if call not in near), *((CallKind.REGIME, regime) for regime in regimes)]
+    secrets.SystemRandom().shuffle(mixed)
+    planned = [first, *mixed]
+    for call in near:
+        plain = [place for place, (kind, _) in enumerate(planned) if kind is CallKind.PLAIN]
+        planned.insert(1 + secrets.choice(plain), call)
+    return planned
 
 
 @dataclass(frozen=True, kw_only=True)
