@@ -106,7 +106,7 @@ PROBLEM = Problem(
         ),
         long_extent(
             "tall_products",
-            M=Extent(low=1040, high=1200, of=16),
+            M=Extent(low=1088, high=1152, of=64),
             K=64,
             N=512,
         ),

@@ -60,6 +60,17 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     )
 
 
+_OF_LONG_ROWS = Tolerance(
+    atol=0.15,
+    rtol=0.05,
+    rms=0.05,
+    calibration="2026-11-30, 2 H200, torch 2.11.0+cu130, base: in one of 309 calls (8 tokens, a hidden size of "
+    "8201, 17 rows) the reference, whose bias is added within the product, erred by 0.027 rms, and 7 of "
+    "272 elements by at least 0.1. Sums that are rounded to bfloat16 after every four to eight terms "
+    "err as much on a CPU. Weights in 8 bits err by 0.0177 rms and pass in this regime; in other calls "
+    "they are refused.",
+)
+
 PROBLEM = Problem(
     number=46,
     slug="gemv_decode",
@@ -174,12 +185,15 @@ PROBLEM = Problem(
             words="more than 256 sequences decode together, the shards are small, and all biases may have one sign",
             settings={"biases": _BIASES},
         ),
-        long_extent(
-            "long_rows",
-            num_tokens=Extent(high=20),
-            hidden=Extent(low=8200, high=9000),
-            local_vocab=Extent(low=17, high=130),
-            derive=all_rows,
+        replace(
+            long_extent(
+                "long_rows",
+                num_tokens=Extent(high=20),
+                hidden=Extent(low=8200, high=9000),
+                local_vocab=Extent(low=17, high=130),
+                derive=all_rows,
+            ),
+            tolerances={"logits": _OF_LONG_ROWS},
         ),
         beyond_16_bits(
             "many_rows",
