@@ -17,7 +17,7 @@ _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
 
 _FEWER_HOLD = 1_000_000
-"""Where a check makes only a part of the calls in several regimes, none of them holds more bytes on a rank."""
+"""In a short check no call in several regimes holds more bytes on a rank."""
 
 _SOON_BLOCKS = 3
 """Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
@@ -34,25 +34,27 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
         joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) * settings.joined_share)
         count = settings.further_regimes if found else joined
         calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
-        if not found:
-            calls += regimes
-        elif len(calls) < count:
-            calls += random.sample(regimes, min(count - len(calls), len(regimes)))
+        calls += random.sample(regimes, min(max(0, count - len(calls)), len(regimes))) if found else regimes
         drawn = [regime.drawn(random) for regime in random.sample(calls, len(calls))]
-        if settings.joined_share < 1:
-            drawn = [call for call in drawn if not call.parts or _held(call, size, job) <= _FEWER_HOLD]
-        found[size] = tuple(drawn)
+        found[size] = tuple(drawn if settings.joined_share == 1 else _fewer(drawn, size, job))
     return found
 
 
-def _held(regime: Regime, size: str, job: Job) -> int:
-    return held_bytes(job.problem, job.problem.dims(size, job.profile.world_size, regime))
+def _fewer(drawn: Sequence[Regime], size: str, job: Job) -> list[Regime]:
+    """Those of a short check: small joined ones that hide nothing, what these do not show, and few large ones."""
+    dims = [job.problem.dims(size, job.profile.world_size, call) for call in drawn]
+    small = [call for call, its in zip(drawn, dims, strict=True) if held_bytes(job.problem, its) <= _FEWER_HOLD]
+    joined = [call for call in small if call.parts and not any(part.hides for part in call.parts)]
+    shown = {part.name.partition(":")[0] for call in joined for part in call.parts}
+    alone = [call for call in drawn if not call.parts and call.name.partition(":")[0] not in shown]
+    share = job.settings.joined_share
+    return joined + [call for call in alone if call in small or secrets.SystemRandom().random() < share]
 
 
 def check_kinds(count: int, *, job: Job) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    kinds = _special_kinds(job)  # four skewed ones: every rank is late in two of them
-    special = [*kinds, *kinds[:1] * 3][: max(0, count - 1)]
+    kinds = _special_kinds(job)  # four skewed ones, so every rank is late in two of them; in one where a check is short
+    special = [*kinds, *kinds[:1] * (3 if job.settings.joined_share == 1 else 1)][: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
