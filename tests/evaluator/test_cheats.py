@@ -133,8 +133,11 @@ def refused(report: EvaluationReport) -> str:
 
 @pytest.mark.parametrize("name", [name for name in CHEATS if name not in NEEDS_QUIET])
 def test_cheat_is_caught(reports: dict[str, "Future[EvaluationReport]"], bench: Bench, name: str) -> None:
-    report = without_luck(bench, JUDGED[name].request(), reports[name].result())
-    assert report.verdict in JUDGED[name].accepted, refused(report)
+    request, accepted = JUDGED[name].request(), JUDGED[name].accepted
+    report = without_luck(bench, request, reports[name].result())
+    if Verdict.TIMEOUT not in accepted:
+        report = in_time(bench, request, report)
+    assert report.verdict in accepted, refused(report)
 
 
 def without_luck(bench: Bench, request: EvaluationRequest, report: EvaluationReport) -> EvaluationReport:
@@ -143,6 +146,11 @@ def without_luck(bench: Bench, request: EvaluationRequest, report: EvaluationRep
         if report.verdict is Verdict.PASSED:
             report = bench.submit(request).result()
     return report
+
+
+def in_time(bench: Bench, request: EvaluationRequest, report: EvaluationReport) -> EvaluationReport:
+    """The report, or another judgement's after TIMEOUT: five seconds are few on a machine that does much else."""
+    return bench.submit(request).result() if report.verdict is Verdict.TIMEOUT else report
 
 
 @pytest.mark.parametrize("name", FORGERS)
@@ -160,9 +168,7 @@ def assert_nothing_gained(report: EvaluationReport) -> None:
 
 @pytest.mark.parametrize("name", ["+".join(names) for names in GROUPS] + OTHERS)
 def test_honest_twins_pass(reports: dict[str, "Future[EvaluationReport]"], bench: Bench, name: str) -> None:
-    report = reports[name].result()
-    if report.verdict is Verdict.TIMEOUT:  # five seconds are few on a machine that does much else
-        report = bench.submit(request_of(name)).result()
+    report = in_time(bench, request_of(name), reports[name].result())
     assert report.verdict is Verdict.PASSED, refused(report)
 
 
