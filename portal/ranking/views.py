@@ -262,7 +262,6 @@ def published_verdicts(request: HttpRequest) -> HttpResponse:
         "verdicts": verdicts,
         "kinds": published_programs.KINDS,
         "programs": sum(len(one["programs"]) for one in verdicts["sets"]),
-        "judged": sum(len(one["programs"]) - len(one["waiting"]) for one in verdicts["sets"]),
         "total": published.PROBLEMS,
     }
     return render(request, "ranking/published_programs.html", context)
