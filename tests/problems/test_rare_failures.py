@@ -4,6 +4,7 @@ import hashlib
 import time
 
 import pytest
+import torch
 
 from problems import registry
 from problems.families import expert_routing
@@ -136,6 +137,25 @@ def test_what_was_refused_in_two_regimes_at_once_has_room(pools: Pools, slug: st
     for program in honest_programs(load(slug)):
         trial = Trial(slug=slug, program=program, key=bytes.fromhex(key), index=0, regime=regime)
         assert [found for found in pools.of(2).run(attempt, trial) if not found.passed] == [], program
+
+
+def test_long_rows_have_room_for_sums_that_a_gpu_rounds_every_eight_terms():
+    # The reference's product with a bias erred as much on an H200, in one of 309 calls.
+    problem = load("gemv_decode")
+    regime = "long_rows:num_tokens=8,hidden=8201,local_vocab=17"
+    trial = Trial(slug="gemv_decode", program="", key=bytes(32), index=0, regime=regime)
+    calls = [call_of(trial, problem, rank=rank, world_size=2) for rank in range(2)]
+    logits = torch.cat([_rounded_every_eight_terms(**problem.make_inputs(call)) for call in calls], dim=1)
+    assert [found for found in problem.check(calls[0], (logits,), problem.expected(calls[0])) if not found.passed] == []
+
+
+def _rounded_every_eight_terms(
+    hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor
+) -> torch.Tensor:
+    total = bias_shard.expand(len(hidden_states), -1)
+    for left, right in zip(hidden_states.split(8, dim=1), weight_shard.split(8, dim=1), strict=True):
+        total = (total.float() + left.float() @ right.float().t()).to(bias_shard.dtype)
+    return total
 
 
 def _near_a_bound(ranks: Ranks, slug: str, size: SizeName) -> list[tuple[int, int, Margin]]:

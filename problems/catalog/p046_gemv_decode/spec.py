@@ -61,14 +61,14 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 
 _OF_LONG_ROWS = Tolerance(
-    atol=0.15,
+    atol=0.6,
     rtol=0.05,
-    rms=0.05,
+    rms=0.08,
     calibration="2026-11-30, 2 H200, torch 2.11.0+cu130, base: in one of 309 calls (8 tokens, a hidden size of "
     "8201, 17 rows) the reference, whose bias is added within the product, erred by 0.027 rms, and 7 of "
-    "272 elements by at least 0.1. Sums that are rounded to bfloat16 after every four to eight terms "
-    "err as much on a CPU. Weights in 8 bits err by 0.0177 rms and pass in this regime; in other calls "
-    "they are refused.",
+    "272 elements by at least 0.1. Sums that are rounded to bfloat16 after every eight terms err by 0.045 "
+    "rms on a CPU, and at most by 0.064 in 300 calls. Weights in 8 bits err by 0.0177 rms and pass in this "
+    "regime; in other calls they are refused.",
 )
 
 PROBLEM = Problem(
