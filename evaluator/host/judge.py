@@ -161,7 +161,7 @@ class Judge:
                 self._close_cross_judge()
                 # Four ranks share the processors of two, and what pairs of regimes show has mostly been seen.
                 settings = dataclasses.replace(
-                    self.settings, profile=name, cross_check=False, joined_share=1 / 4, records_work=False
+                    self.settings, profile=name, cross_check=False, is_short=True, records_work=False
                 )
                 self._cross_judge = Judge(settings)
         except EvaluatorError as error:

@@ -40,8 +40,8 @@ class JudgeSettings:
         check_calls: calls per size in check mode.
         joined_regimes: at most so many calls at the first size are in several regimes at once, or twice as many as
             there are regimes; beside them there is one in each.
-        joined_share: what part of those a check makes. Below 1 it is short: none of them is large or hides something, a
-            regime in one of them has no call of its own, nor have most large ones, and every rank is late once.
+        is_short: a check makes a quarter of those. None of them is large or hides something, a regime in one of them
+            has no call of its own, nor have most large ones, and every rank is late once.
         further_regimes: how many such calls are made at every size but the first.
         cross_check: whether what passed is checked on the other number of ranks of the profile's machine,
             where there is one.
@@ -79,7 +79,7 @@ class JudgeSettings:
     group_age_s: float = 600.0
     check_calls: int = 7
     joined_regimes: int = 20
-    joined_share: float = 1.0
+    is_short: bool = False
     further_regimes: int = 2
     cross_check: bool = False
     blocks: int | None = None

@@ -104,7 +104,7 @@ def test_special_calls_lie_at_other_indices_every_time_and_never_first():
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
     assert kinds[0].count(CallKind.SKEWED) == 4, "so that every rank is late twice"
     assert len({tuple(each) for each in kinds}) > 3
-    short = check_kinds(SETTINGS.check_calls, job=job_for(dataclasses.replace(SETTINGS, joined_share=1 / 4)))
+    short = check_kinds(SETTINGS.check_calls, job=job_for(dataclasses.replace(SETTINGS, is_short=True)))
     assert short.count(CallKind.SKEWED) == 2, "and once in a short check"
 
 

@@ -78,7 +78,7 @@ def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name(s
         assert problem.regime(regime.name) == regime
 
 
-SHORT = dataclasses.replace(SETTINGS, joined_share=1 / 4)
+SHORT = dataclasses.replace(SETTINGS, is_short=True)
 
 
 def drawn(settings: JudgeSettings, slug: str) -> tuple[Regime, ...]:

@@ -4,6 +4,7 @@ import csv
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from random import Random
 
 import pytest
 
@@ -105,3 +106,25 @@ def test_looks_for_public_implementations_are_of_problems_and_say_when_and_where
 def _published() -> list[dict[str, str]]:
     with (registry.DATA / "published" / "values.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("slug", "multiples"),
+    [
+        ("allgather_gemm_AT", {"M": 16, "N": 16, "K": 64, "K_local": 8}),
+        ("allgather_gemm", {"M": 16, "N": 32, "K": 64, "K_local": 8}),
+        ("gemm_allreduce", {"M": 64, "N": 512, "K": 64}),
+        ("gemm_allgather", {"M": 8, "N_local": 32, "K": 64}),
+        ("combined_sharded_gemms", {"M_rows": 16, "F": 32, "H": 64, "H_local": 8}),
+        ("gemm_reducescatter", {"M": 16, "N": 256, "K_local": 16}),
+    ],
+)
+def test_products_draw_the_multiples_that_their_pages_promise(slug: str, multiples: dict[str, int]):
+    # Kernels are written for these tiles. A regime of gemm_allreduce once drew 1,168 rows, and its page said 64s.
+    problem = registry.get(slug)
+    for world_size in (2, 4, 8):
+        for regime in problem.regimes_at(SizeName.TINY, world_size):
+            for seed in range(50):
+                dims = problem.dims(SizeName.TINY, world_size, regime.drawn(Random(seed)))
+                wrong = {name: dims[name] for name, multiple in multiples.items() if dims[name] % multiple}
+                assert not wrong, f"{regime.name} on {world_size} ranks"

@@ -16,8 +16,8 @@ from problems.spec.schema import Regime
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
 
-_FEWER_HOLD = 1_000_000
-"""In a short check no call in several regimes holds more bytes on a rank."""
+_SHARE, _FEWER_HOLD = 4, 1_000_000
+"""A short check has one of so many joined calls and large calls; what a call holds on a rank, in bytes, to be small."""
 
 _SOON_BLOCKS = 3
 """Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
@@ -31,12 +31,12 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
     random, settings = secrets.SystemRandom(), job.settings
     for size in job.sizes:
         regimes = job.problem.regimes_at(size, job.profile.world_size, job.dtype)
-        joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) * settings.joined_share)
+        joined = math.ceil(max(settings.joined_regimes, 2 * len(regimes)) / (_SHARE if settings.is_short else 1))
         count = settings.further_regimes if found else joined
         calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
         calls += random.sample(regimes, min(max(0, count - len(calls)), len(regimes))) if found else regimes
         drawn = [regime.drawn(random) for regime in random.sample(calls, len(calls))]
-        found[size] = tuple(drawn if settings.joined_share == 1 else _fewer(drawn, size, job))
+        found[size] = tuple(_fewer(drawn, size, job) if settings.is_short else drawn)
     return found
 
 
@@ -47,14 +47,13 @@ def _fewer(drawn: Sequence[Regime], size: str, job: Job) -> list[Regime]:
     joined = [call for call in small if call.parts and not any(part.hides for part in call.parts)]
     shown = {part.name.partition(":")[0] for call in joined for part in call.parts}
     alone = [call for call in drawn if not call.parts and call.name.partition(":")[0] not in shown]
-    share = job.settings.joined_share
-    return joined + [call for call in alone if call in small or secrets.SystemRandom().random() < share]
+    return joined + [call for call in alone if call in small or not secrets.randbelow(_SHARE)]
 
 
 def check_kinds(count: int, *, job: Job) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
     kinds = _special_kinds(job)  # four skewed ones, so every rank is late in two of them; in one where a check is short
-    special = [*kinds, *kinds[:1] * (3 if job.settings.joined_share == 1 else 1)][: max(0, count - 1)]
+    special = [*kinds, *kinds[:1] * (1 if job.settings.is_short else 3)][: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
